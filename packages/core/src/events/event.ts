@@ -1,0 +1,23 @@
+import type { JsonObject } from "../json.ts";
+
+/** An event as captured: complete, validated, with its time settled; what the log carries. */
+export interface CapturedEvent {
+  /** UUID, lower case; unique per project: the first one captured wins. */
+  readonly uuid: string;
+  readonly projectId: number;
+  readonly event: string;
+  readonly distinctId: string;
+  /** All properties, `$set`, `$set_once`, `$unset` and `$ip` included, as the client sent them. */
+  readonly properties: JsonObject;
+  /** When it happened, after clock correction. */
+  readonly timestamp: Date;
+  /** What the client's clock said, where it said anything; `null` otherwise. */
+  readonly clientTimestamp: Date | null;
+  readonly receivedAt: Date;
+}
+
+/** A log entry: an event and its position. Positions only grow; they may have gaps. */
+export interface LoggedEvent {
+  readonly position: number;
+  readonly event: CapturedEvent;
+}

@@ -1,0 +1,130 @@
+import type { Scope } from "./scopes.ts";
+
+export interface Organization {
+  /** UUID. */
+  readonly id: string;
+  readonly name: string;
+  readonly slug: string;
+  readonly createdAt: Date;
+  readonly updatedAt: Date;
+}
+
+export interface Project {
+  readonly id: number;
+  readonly uuid: string;
+  readonly organizationId: string;
+  readonly name: string;
+  /** Public project key, `phc_…`. */
+  readonly apiToken: string;
+  /** Secret project key, `phs_…`: reads flag definitions and remote configuration only. */
+  readonly secretApiToken: string;
+  /** IANA time zone name. */
+  readonly timeZone: string;
+  readonly anonymizeIps: boolean;
+  readonly createdAt: Date;
+  readonly updatedAt: Date;
+}
+
+/** Wire levels: 1 member, 8 admin, 15 owner. */
+export type MembershipLevel = 1 | 8 | 15;
+
+export interface User {
+  readonly id: number;
+  readonly uuid: string;
+  readonly distinctId: string;
+  readonly email: string;
+  readonly firstName: string;
+  readonly lastName: string;
+  readonly isActive: boolean;
+  readonly createdAt: Date;
+  readonly currentOrganizationId: string;
+  readonly currentProjectId: number;
+}
+
+export interface Membership {
+  readonly organization: Organization;
+  readonly level: MembershipLevel;
+}
+
+export interface PersonalKey {
+  readonly id: string;
+  readonly userId: number;
+  readonly label: string;
+  /** First and last characters, for recognition: `phx_abc…wxyz`. */
+  readonly maskValue: string;
+  readonly scopes: readonly Scope[];
+  /** Empty: every project of the user. */
+  readonly scopedProjects: readonly number[];
+  /** Empty: every organization of the user. */
+  readonly scopedOrganizations: readonly string[];
+  readonly createdAt: Date;
+  readonly lastUsedAt: Date | null;
+}
+
+/**
+ * Organizations, projects, users and keys. Secrets are stored only as hashes; a store never sees
+ * the text of a personal key or a password. Every write is durable when its promise resolves.
+ */
+export interface AccountStore {
+  /** True until the first organization exists. */
+  isEmpty(): Promise<boolean>;
+
+  createOrganization(
+    draft: { id: string; name: string; slug: string },
+    now: Date,
+  ): Promise<Organization>;
+  organization(id: string): Promise<Organization | undefined>;
+
+  /** Outcome `duplicate-token` when another project has the key. */
+  createProject(
+    draft: Pick<
+      Project,
+      "uuid" | "organizationId" | "name" | "apiToken" | "secretApiToken" | "timeZone"
+    >,
+    now: Date,
+  ): Promise<Project | "duplicate-token">;
+  updateProject(
+    id: number,
+    change: Partial<
+      Pick<Project, "name" | "timeZone" | "anonymizeIps" | "apiToken" | "secretApiToken">
+    >,
+    now: Date,
+  ): Promise<Project | undefined>;
+  /** Removes the project row and its keys' access; data of other features is theirs to remove. */
+  deleteProject(id: number): Promise<boolean>;
+  project(id: number): Promise<Project | undefined>;
+  projectByApiToken(token: string): Promise<Project | undefined>;
+  projectBySecretToken(token: string): Promise<Project | undefined>;
+  /** Ordered by id. */
+  projectsOf(organizationId: string): Promise<readonly Project[]>;
+
+  createUser(
+    draft: Pick<
+      User,
+      | "uuid"
+      | "distinctId"
+      | "email"
+      | "firstName"
+      | "lastName"
+      | "currentOrganizationId"
+      | "currentProjectId"
+    > & {
+      passwordHash: string;
+    },
+    now: Date,
+  ): Promise<User | "duplicate-email">;
+  user(id: number): Promise<User | undefined>;
+  userByEmail(email: string): Promise<User | undefined>;
+  addMember(organizationId: string, userId: number, level: MembershipLevel): Promise<void>;
+  membershipsOf(userId: number): Promise<readonly Membership[]>;
+
+  createPersonalKey(
+    draft: Omit<PersonalKey, "createdAt" | "lastUsedAt"> & { hash: string },
+    now: Date,
+  ): Promise<PersonalKey>;
+  personalKeyByHash(hash: string): Promise<PersonalKey | undefined>;
+  /** Oldest first. */
+  personalKeysOf(userId: number): Promise<readonly PersonalKey[]>;
+  deletePersonalKey(id: string): Promise<boolean>;
+  recordKeyUse(id: string, at: Date): Promise<void>;
+}

@@ -1,0 +1,27 @@
+import { type Migration, Migrator } from "kysely";
+import { accounts } from "./migrations/0001-accounts.ts";
+import type { SqlCapabilities, SqlDatabase } from "./sql-database.ts";
+
+/** A migration, written once for every engine. */
+export type SqlMigration = (capabilities: SqlCapabilities) => Migration;
+
+/** In the order in which they run. Names are recorded in the database: never rename one. */
+const MIGRATIONS: Readonly<Record<string, SqlMigration>> = {
+  "0001-accounts": accounts,
+};
+
+/** Brings a database to the newest schema; throws with the cause when a step fails. */
+export async function migrate(database: SqlDatabase): Promise<void> {
+  const migrator = new Migrator({
+    db: database.writes,
+    provider: {
+      getMigrations: async () =>
+        Object.fromEntries(
+          Object.entries(MIGRATIONS).map(([name, build]) => [name, build(database.capabilities)]),
+        ),
+    },
+  });
+  const { error } = await migrator.migrateToLatest();
+  if (error)
+    throw new Error("the metadata database could not be brought up to date", { cause: error });
+}

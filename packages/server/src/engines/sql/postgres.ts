@@ -1,0 +1,34 @@
+import { Kysely, PostgresDialect } from "kysely";
+import pg from "pg";
+import { migrate } from "./migrate.ts";
+import type { Schema } from "./schema.ts";
+import type { SqlDatabase } from "./sql-database.ts";
+
+const INT8 = 20;
+
+/** Opens (and brings up to date) a metadata database on Postgres, in the given schema. */
+export async function openPostgres(url: string, schema = "public"): Promise<SqlDatabase> {
+  const pool = new pg.Pool({
+    connectionString: url,
+    max: 10,
+    options: `-c search_path=${schema}`,
+    // Instants and counts are int8; all of ours are below 2^53.
+    types: {
+      getTypeParser: (id: number, format?: "text" | "binary") =>
+        id === INT8 ? Number : pg.types.getTypeParser(id, format as "text"),
+    },
+  });
+  const kysely = new Kysely<Schema>({ dialect: new PostgresDialect({ pool }) });
+  const database: SqlDatabase = {
+    writes: kysely,
+    reads: kysely,
+    capabilities: {
+      identity: (column) => column.primaryKey().generatedByDefaultAsIdentity(),
+      isUniqueViolation: (error) =>
+        error instanceof Error && "code" in error && error.code === "23505",
+    },
+    close: () => kysely.destroy(),
+  };
+  await migrate(database);
+  return database;
+}

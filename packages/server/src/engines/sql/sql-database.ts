@@ -1,0 +1,22 @@
+import type { ColumnDefinitionBuilder, Kysely } from "kysely";
+import type { Schema } from "./schema.ts";
+
+/**
+ * A metadata database on some SQL engine. Stores are written once against it; what engines do
+ * differently is a named capability here, never a question of which engine it is.
+ */
+export interface SqlDatabase {
+  /** The connection that writes; transactions go here. */
+  readonly writes: Kysely<Schema>;
+  /** Reads that must not queue behind a running write transaction; they see every finished commit. */
+  readonly reads: Kysely<Schema>;
+  readonly capabilities: SqlCapabilities;
+  close(): Promise<void>;
+}
+
+export interface SqlCapabilities {
+  /** Turns an integer primary key into one that the database numbers, never reusing a number. */
+  readonly identity: (column: ColumnDefinitionBuilder) => ColumnDefinitionBuilder;
+  /** True when a failed insert broke a uniqueness rule of the given table columns. */
+  readonly isUniqueViolation: (error: unknown) => boolean;
+}

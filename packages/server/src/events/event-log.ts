@@ -1,0 +1,46 @@
+import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
+
+/** A run of events taken from the log, with the means to acknowledge it. */
+export interface LogBatch {
+  readonly entries: readonly LoggedEvent[];
+  /** Position of the last entry. */
+  readonly end: number;
+}
+
+/**
+ * The durable queue between capture and storage. Order holds per project and distinct id; delivery
+ * is at least once: a consumer names the position up to which its effects are stored and reads on
+ * from there.
+ */
+export interface EventLog {
+  /**
+   * Resolves once every event would survive a crash, with the position of each, in order.
+   * Rejects with {@link LogUnavailable} when the disk is full, read-only or too slow; nothing of
+   * the call is stored then.
+   */
+  append(events: readonly CapturedEvent[]): Promise<readonly number[]>;
+
+  /**
+   * The next events after `after`, at most `limit`; waits until there is at least one or the
+   * signal aborts (then an empty batch).
+   */
+  read(after: number, limit: number, signal: AbortSignal): Promise<LogBatch>;
+
+  /** Position of the newest stored entry; 0 for an empty log. */
+  end(): Promise<number>;
+
+  /** Lets the log forget entries at or below a position that every consumer has passed. */
+  release(upTo: number): Promise<void>;
+
+  close(): Promise<void>;
+}
+
+/** The log cannot take events now; the caller answers 503 with `Retry-After`. */
+export class LogUnavailable extends Error {
+  override readonly name = "LogUnavailable";
+  readonly retryAfterSeconds: number;
+  constructor(message: string, options: { cause?: unknown; retryAfterSeconds: number }) {
+    super(message, { cause: options.cause });
+    this.retryAfterSeconds = options.retryAfterSeconds;
+  }
+}

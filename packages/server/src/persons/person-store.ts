@@ -1,0 +1,72 @@
+import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
+import type { EvaluationRequest, StoredFacts } from "@hedgerow/core/flags/evaluation-request";
+import type { GroupType } from "@hedgerow/core/flags/flag";
+import type { JsonObject } from "@hedgerow/core/json";
+
+export interface Person {
+  readonly id: number;
+  /** UUID: the public identity of the person. */
+  readonly uuid: string;
+  readonly projectId: number;
+  readonly distinctIds: readonly string[];
+  readonly properties: JsonObject;
+  readonly createdAt: Date;
+  readonly isIdentified: boolean;
+}
+
+/** What a flag request needs of the stores, by name; computed from compiled flags and the request. */
+export interface FactsQuery {
+  readonly projectId: number;
+  readonly distinctId: string;
+  readonly anonDistinctId: string | null;
+  readonly person: boolean;
+  readonly staticCohorts: boolean;
+  readonly hashKeyOverrides: boolean;
+  /** Group keys by group type name, only those whose stored properties are needed. */
+  readonly groups: Readonly<Record<string, string>>;
+}
+
+/** What became of an event's person. */
+export interface PersonOutcome {
+  readonly position: number;
+  /** UUID of the event's person; deterministic for an id nobody stored (personless events). */
+  readonly personId: string;
+  /** Merges that this event carried out: later queries read `from` as `into`. */
+  readonly merged: { readonly from: string; readonly into: string } | null;
+  readonly warnings: readonly string[];
+}
+
+/**
+ * Persons, their distinct ids, groups, static cohort membership and stored flag overrides.
+ */
+export interface PersonStore {
+  /**
+   * The stored facts for one flag request, in one consistent read. A hot path: a single prepared
+   * look-up per kind of fact asked for. Never throws for an unknown person; `"unavailable"` parts
+   * only when the store itself fails.
+   */
+  factsFor(query: FactsQuery): Promise<StoredFacts>;
+
+  /**
+   * Applies the person and group changes of a run of events, in order, in one transaction together
+   * with the consumer position: entries at or below the stored position change nothing, but are
+   * answered all the same. Exactly once therefore, whatever is replayed.
+   */
+  applyEvents(entries: readonly LoggedEvent[]): Promise<readonly PersonOutcome[]>;
+
+  /**
+   * Stores the anonymous id as hash key for every given flag that has none yet, for the persons of
+   * both ids (flag-evaluation 16.3). Never changes an existing row.
+   */
+  storeHashKeyOverrides(
+    projectId: number,
+    request: Pick<EvaluationRequest, "distinctId"> & { anonDistinctId: string },
+    flagKeys: readonly string[],
+  ): Promise<void>;
+
+  personByDistinctId(projectId: number, distinctId: string): Promise<Person | undefined>;
+  groupTypes(projectId: number): Promise<readonly GroupType[]>;
+}
+
+/** True when an event may change a person or a group, so that flag requests must wait for it. */
+export type ChangesPersons = (event: CapturedEvent) => boolean;
