@@ -13,7 +13,7 @@ declare module "vitest" {
 
 /** Provides a Postgres: the one named by the environment, or a throw-away cluster where `initdb` exists. */
 export default function setup(project: TestProject): (() => void) | undefined {
-  const url = process.env["HEDGEROW_TEST_POSTGRES_URL"];
+  const url = process.env.HEDGEROW_TEST_POSTGRES_URL;
   if (url) {
     project.provide("postgres", { url });
     return undefined;

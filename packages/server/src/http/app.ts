@@ -1,0 +1,76 @@
+import type { TypeBoxTypeProvider } from "@fastify/type-provider-typebox";
+import Fastify, {
+  type FastifyBaseLogger,
+  type FastifyInstance,
+  type HTTPMethods,
+  type RawReplyDefaultExpression,
+  type RawRequestDefaultExpression,
+  type RawServerDefault,
+} from "fastify";
+import { answerErrors, Refusal } from "./errors.ts";
+import { collectSchemas } from "./openapi.ts";
+import { validatorCompiler } from "./validate-body.ts";
+
+/** A Fastify scope whose routes take their types from TypeBox schemas. */
+export type App = FastifyInstance<
+  RawServerDefault,
+  RawRequestDefaultExpression,
+  RawReplyDefaultExpression,
+  FastifyBaseLogger,
+  TypeBoxTypeProvider
+>;
+
+/** Largest body on the wire; decoded sizes are bounded separately while decoding. */
+export const MAX_BODY_BYTES = 20 * 1024 * 1024;
+
+/** An empty application: error answers, validation and path rules, no routes. */
+export function createApp(options: { logger: FastifyBaseLogger }): App {
+  const app = Fastify({
+    loggerInstance: options.logger,
+    disableRequestLogging: true,
+    bodyLimit: MAX_BODY_BYTES,
+    routerOptions: { ignoreTrailingSlash: true, ignoreDuplicateSlashes: true, maxParamLength: 500 },
+    forceCloseConnections: "idle",
+    // `/api/environments/…` is another name for `/api/projects/…` (decision 1).
+    rewriteUrl: (request) =>
+      (request.url ?? "/").replace(/^\/api\/environments(?=\/|\?|$)/, "/api/projects"),
+  }).withTypeProvider<TypeBoxTypeProvider>();
+  app.setValidatorCompiler(validatorCompiler);
+  answerErrors(app as unknown as FastifyInstance);
+  collectSchemas(app);
+  return app;
+}
+
+const METHODS: readonly HTTPMethods[] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
+
+/**
+ * Registers routes in a scope, then answers every other method on their paths with 405 and `Allow`
+ * instead of 404 (posthog-api 0.1, decision 3).
+ */
+export function withMethodsChecked(app: App, register: (app: App) => void): void {
+  const methodsByUrl = new Map<string, Set<string>>();
+  app.addHook("onRoute", ({ url, method }) => {
+    const methods = methodsByUrl.get(url) ?? new Set();
+    for (const one of [method].flat()) methods.add(one);
+    methodsByUrl.set(url, methods);
+  });
+  register(app);
+  for (const [url, declared] of [...methodsByUrl]) {
+    const missing = METHODS.filter((method) => !declared.has(method));
+    if (missing.length === 0 || url.includes("*")) continue;
+    const allow = [...new Set([...declared, "OPTIONS"])].join(", ");
+    app.route({
+      url,
+      method: missing,
+      schema: { hide: true },
+      config: { answersWrongMethod: true },
+      exposeHeadRoute: false,
+      onRequest: async (request) => {
+        throw new Refusal("method_not_allowed", `Method "${request.method}" not allowed.`, {
+          headers: { allow },
+        });
+      },
+      handler: async () => {},
+    });
+  }
+}

@@ -1,0 +1,133 @@
+import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+
+/** Closed list of refusal codes: status and wire `type` of each (posthog-api 0.1, 8.4, 9.4). */
+const REFUSALS = {
+  // authentication and access
+  not_authenticated: [401, "authentication_error"],
+  authentication_failed: [401, "authentication_error"],
+  missing_api_key: [401, "authentication_error"],
+  invalid_api_key: [401, "authentication_error"],
+  personal_api_key: [401, "authentication_error"],
+  permission_denied: [403, "authentication_error"],
+  // the request as a whole
+  not_found: [404, "invalid_request"],
+  method_not_allowed: [405, "invalid_request"],
+  not_acceptable: [406, "invalid_request"],
+  unsupported_media_type: [415, "invalid_request"],
+  parse_error: [400, "invalid_request"],
+  protected_error: [409, "invalid_request"],
+  conflict: [409, "server_error"],
+  throttled: [429, "throttled_error"],
+  request_too_large: [413, "client_error"],
+  unavailable: [503, "server_error"],
+  // fields
+  required: [400, "validation_error"],
+  null: [400, "validation_error"],
+  blank: [400, "validation_error"],
+  max_length: [400, "validation_error"],
+  invalid_input: [400, "validation_error"],
+  invalid_choice: [400, "validation_error"],
+  unique: [400, "validation_error"],
+  // flags
+  invalid_key: [400, "validation_error"],
+  behavioral_cohort_found: [400, "validation_error"],
+  cohort_does_not_exist: [400, "validation_error"],
+  invalid_date: [400, "validation_error"],
+  invalid_value: [400, "validation_error"],
+  missing_distinct_id: [400, "validation_error"],
+  malformed_data: [400, "validation_error"],
+  // capture
+  no_data: [400, "validation_error"],
+  invalid_payload: [400, "validation_error"],
+} as const satisfies Record<string, readonly [status: number, type: string]>;
+
+export type RefusalCode = keyof typeof REFUSALS;
+
+/** The four-field error body of every refusal. */
+export interface ErrorBody {
+  readonly type: string;
+  readonly code: string;
+  readonly detail: string;
+  readonly attr: string | null;
+}
+
+/**
+ * The caller's mistake. `attr` names the field at fault, path joined by double underscores
+ * (`filters__groups__0`), or `null` when no single field is to blame.
+ */
+export class Refusal extends Error {
+  override readonly name = "Refusal";
+  readonly code: RefusalCode;
+  readonly attr: string | null;
+  readonly headers: Readonly<Record<string, string>>;
+
+  constructor(
+    code: RefusalCode,
+    detail: string,
+    options: { attr?: string | null; headers?: Readonly<Record<string, string>> } = {},
+  ) {
+    super(detail);
+    this.code = code;
+    this.attr = options.attr ?? null;
+    this.headers = options.headers ?? {};
+  }
+
+  get status(): number {
+    return REFUSALS[this.code][0];
+  }
+
+  get body(): ErrorBody {
+    return {
+      type: REFUSALS[this.code][1],
+      code: this.code,
+      detail: this.message,
+      attr: this.attr,
+    };
+  }
+}
+
+/** Answers refusals with their body and faults with a 500 that tells nothing of the inside. */
+export function answerErrors(app: FastifyInstance): void {
+  app.setErrorHandler((error: FastifyError | Refusal, request, reply) => {
+    const refusal = error instanceof Refusal ? error : refusalOf(error, request);
+    if (refusal) return sendRefusal(reply, refusal);
+    request.log.error({ err: error }, "request failed");
+    return reply.code(500).send({
+      type: "server_error",
+      code: "error",
+      detail: "A server error occurred.",
+      attr: null,
+    });
+  });
+  app.setNotFoundHandler((_request, reply) => {
+    return sendRefusal(reply, new Refusal("not_found", "Endpoint not found."));
+  });
+}
+
+function sendRefusal(reply: FastifyReply, refusal: Refusal): FastifyReply {
+  return reply.code(refusal.status).headers(refusal.headers).send(refusal.body);
+}
+
+/** What the framework itself refuses, in our words; `undefined` for faults. */
+function refusalOf(error: FastifyError, request: FastifyRequest): Refusal | undefined {
+  switch (error.code) {
+    case "FST_ERR_CTP_BODY_TOO_LARGE":
+      return new Refusal("request_too_large", "Request too large.");
+    case "FST_ERR_CTP_INVALID_MEDIA_TYPE":
+      return new Refusal(
+        "unsupported_media_type",
+        `Unsupported media type "${request.headers["content-type"] ?? ""}" in request.`,
+      );
+    case "FST_ERR_CTP_INVALID_CONTENT_LENGTH":
+    case "FST_ERR_CTP_EMPTY_JSON_BODY":
+    case "FST_ERR_CTP_INVALID_JSON_BODY":
+      return new Refusal("parse_error", `JSON parse error - ${error.message}`);
+    default:
+      break;
+  }
+  if (error.statusCode === 429) return new Refusal("throttled", error.message);
+  if (error.statusCode !== undefined && error.statusCode >= 400 && error.statusCode < 500) {
+    return new Refusal("invalid_input", error.message);
+  }
+  return undefined;
+}

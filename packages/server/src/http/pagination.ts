@@ -1,0 +1,70 @@
+import type { FastifyRequest } from "fastify";
+import { type TSchema, Type } from "typebox";
+
+export interface Page {
+  readonly limit: number;
+  readonly offset: number;
+}
+
+const DEFAULT_LIMIT = 100;
+/** Page sizes are bounded; PostHog's lists are not, but a page is held in memory. */
+const MAX_LIMIT = 1000;
+
+/** The `limit` and `offset` of a list request; nonsense falls back to the defaults (posthog-api 2). */
+export function pageOf(request: FastifyRequest): Page {
+  const { limit, offset } = request.query as Record<string, string | undefined>;
+  return {
+    limit: Math.min(wholeNumber(limit, 1) ?? DEFAULT_LIMIT, MAX_LIMIT),
+    offset: wholeNumber(offset, 0) ?? 0,
+  };
+}
+
+function wholeNumber(text: string | undefined, atLeast: number): number | undefined {
+  if (text === undefined || !/^\d{1,15}$/.test(text)) return undefined;
+  const number = Number(text);
+  return number >= atLeast ? number : undefined;
+}
+
+/** Wire schema of a list answer. */
+export function ListOf<Item extends TSchema>(item: Item) {
+  return Type.Object({
+    count: Type.Integer(),
+    next: Type.Union([Type.String(), Type.Null()]),
+    previous: Type.Union([Type.String(), Type.Null()]),
+    results: Type.Array(item),
+  });
+}
+
+/** Query parameters of every list. */
+export const PageQuery = {
+  limit: Type.Optional(
+    Type.String({ description: "Number of results per page, 100 unless given." }),
+  ),
+  offset: Type.Optional(
+    Type.String({ description: "The initial index from which to return the results." }),
+  ),
+};
+
+/** The list envelope with absolute links to the neighbouring pages (posthog-api 2). */
+export function listAnswer<Item>(
+  request: FastifyRequest,
+  page: Page,
+  { count, results }: { count: number; results: Item[] },
+) {
+  const { limit, offset } = page;
+  return {
+    count,
+    next: offset + limit < count ? link(request, limit, offset + limit) : null,
+    previous: offset > 0 ? link(request, limit, offset - limit) : null,
+    results,
+  };
+}
+
+function link(request: FastifyRequest, limit: number, offset: number): string {
+  const url = new URL(request.originalUrl, `${request.protocol}://${request.host}`);
+  url.searchParams.set("limit", String(limit));
+  if (offset > 0) url.searchParams.set("offset", String(offset));
+  else url.searchParams.delete("offset");
+  url.searchParams.sort();
+  return url.href;
+}
