@@ -1,0 +1,34 @@
+import { type Static, Type } from "typebox";
+import type { User } from "./account-store.ts";
+
+/** The short form of a user: every `created_by` (posthog-api 3.3). */
+export const UserBasic = Type.Object(
+  {
+    id: Type.Integer(),
+    uuid: Type.String(),
+    distinct_id: Type.String(),
+    first_name: Type.String(),
+    last_name: Type.String(),
+    email: Type.String(),
+    is_email_verified: Type.Boolean(),
+    hedgehog_config: Type.Record(Type.String(), Type.Unknown()),
+    role_at_organization: Type.Union([Type.String(), Type.Null()]),
+  },
+  { title: "UserBasic" },
+);
+
+/** The wire form of a user as author of something. */
+export function wireUserBasic(user: User): Static<typeof UserBasic> {
+  return {
+    id: user.id,
+    uuid: user.uuid,
+    distinct_id: user.distinctId,
+    first_name: user.firstName,
+    last_name: user.lastName,
+    email: user.email,
+    // Users are made by the operator, who vouches for the address.
+    is_email_verified: true,
+    hedgehog_config: {},
+    role_at_organization: null,
+  };
+}
