@@ -1,5 +1,6 @@
 import { type Migration, Migrator } from "kysely";
 import { accounts } from "./migrations/0001-accounts.ts";
+import { flags } from "./migrations/0002-flags.ts";
 import type { SqlCapabilities, SqlDatabase } from "./sql-database.ts";
 
 /** A migration, written once for every engine. */
@@ -8,6 +9,7 @@ export type SqlMigration = (capabilities: SqlCapabilities) => Migration;
 /** In the order in which they run. Names are recorded in the database: never rename one. */
 const MIGRATIONS: Readonly<Record<string, SqlMigration>> = {
   "0001-accounts": accounts,
+  "0002-flags": flags,
 };
 
 /** Brings a database to the newest schema; throws with the cause when a step fails. */

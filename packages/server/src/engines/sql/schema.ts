@@ -51,4 +51,58 @@ export interface Schema {
     created_at: number;
     last_used_at: number | null;
   };
+  feature_flags: {
+    id: Generated<number>;
+    project_id: number;
+    key: string;
+    name: string;
+    active: number;
+    deleted: number;
+    version: number;
+    filters: string;
+    /** Whether `filters` declares variants: a column so that lists can filter by it. */
+    is_multivariate: number;
+    ensure_experience_continuity: number;
+    bucketing_identifier: string;
+    evaluation_runtime: string;
+    evaluation_contexts: string;
+    tags: string;
+    is_remote_configuration: number;
+    /** Set while an undeleted experiment uses the flag. */
+    has_experiment: Generated<number>;
+    creation_context: string;
+    /** JSON of the fields that nothing filters, orders or evaluates by. */
+    details: string;
+    created_at: number;
+    updated_at: number;
+    created_by: number | null;
+    last_modified_by: number | null;
+    last_called_at: number | null;
+    /** The project's revision at the last change of this row. */
+    changed_revision: number;
+  };
+  cohorts: {
+    id: Generated<number>;
+    project_id: number;
+    name: string;
+    description: string;
+    is_static: number;
+    filters: string;
+    deleted: number;
+    created_at: number;
+    created_by: number | null;
+    /** When a static cohort's members were last changed. */
+    members_changed_at: number | null;
+    changed_revision: number;
+  };
+  /** Members of static cohorts. Whoever merges or deletes a person moves or removes its rows. */
+  cohort_members: {
+    cohort_id: number;
+    person_id: number;
+  };
+  /** See `project-revisions.ts`. */
+  project_revisions: {
+    project_id: number;
+    revision: number;
+  };
 }
