@@ -1,0 +1,33 @@
+import { isJsonObject, type Json } from "../json.ts";
+
+/** Half a surrogate pair without its other half: not a character, and no UTF-8 can hold it. */
+const LONE_SURROGATE = /\p{Surrogate}/gu;
+/** Text escapes that may produce a character which stores refuse. */
+const SUSPECT_ESCAPE = /\\u(?:0000|[dD][89a-fA-F])/;
+
+/** Text with NUL characters and lone surrogates replaced by U+FFFD, as PostHog stores it (posthog-api 9.6). */
+export function cleanText(text: string): string {
+  return text.replaceAll("\0", "\uFFFD").replace(LONE_SURROGATE, "\uFFFD");
+}
+
+/** True when a JSON text may hold characters that {@link cleanJson} replaces; cheap. */
+export function mayNeedCleaning(jsonText: string): boolean {
+  return SUSPECT_ESCAPE.test(jsonText);
+}
+
+/**
+ * The value with every string and key cleaned by {@link cleanText} and numbers that JSON cannot
+ * hold (NaN, infinities) as `null`. Keys stay own keys, whatever they are called. Nesting must have
+ * been bounded before.
+ */
+export function cleanJson(value: unknown): Json {
+  if (typeof value === "string") return cleanText(value);
+  if (typeof value === "number") return Number.isFinite(value) ? value : null;
+  if (Array.isArray(value)) return value.map(cleanJson);
+  if (isJsonObject(value)) {
+    return Object.fromEntries(
+      Object.entries(value).map(([key, member]) => [cleanText(key), cleanJson(member)]),
+    );
+  }
+  return typeof value === "boolean" ? value : null;
+}
