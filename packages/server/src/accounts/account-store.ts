@@ -50,7 +50,7 @@ export interface PersonalKey {
   readonly id: string;
   readonly userId: number;
   readonly label: string;
-  /** First and last characters, for recognition: `phx_abc…wxyz`. */
+  /** First and last characters, for recognition: `phx_...wxyz`. */
   readonly maskValue: string;
   readonly scopes: readonly Scope[];
   /** Empty: every project of the user. */
@@ -61,6 +61,37 @@ export interface PersonalKey {
   readonly lastUsedAt: Date | null;
 }
 
+export type OrganizationDraft = Pick<Organization, "id" | "name" | "slug">;
+
+export type ProjectDraft = Pick<
+  Project,
+  "uuid" | "organizationId" | "name" | "apiToken" | "secretApiToken" | "timeZone"
+>;
+
+export type UserDraft = Pick<
+  User,
+  | "uuid"
+  | "distinctId"
+  | "email"
+  | "firstName"
+  | "lastName"
+  | "currentOrganizationId"
+  | "currentProjectId"
+> & { readonly passwordHash: string };
+
+export type PersonalKeyDraft = Omit<PersonalKey, "createdAt" | "lastUsedAt"> & {
+  readonly hash: string;
+};
+
+/** Everything a new installation begins with; what refers to each other is linked by the store. */
+export interface FirstAccounts {
+  readonly organization: OrganizationDraft;
+  readonly project: Omit<ProjectDraft, "organizationId">;
+  /** Becomes the owner of the organization. */
+  readonly user: Omit<UserDraft, "currentOrganizationId" | "currentProjectId">;
+  readonly key: Omit<PersonalKeyDraft, "userId">;
+}
+
 /**
  * Organizations, projects, users and keys. Secrets are stored only as hashes; a store never sees
  * the text of a personal key or a password. Every write is durable when its promise resolves.
@@ -68,21 +99,17 @@ export interface PersonalKey {
 export interface AccountStore {
   /** True until the first organization exists. */
   isEmpty(): Promise<boolean>;
-
-  createOrganization(
-    draft: { id: string; name: string; slug: string },
+  /** All or nothing: an installation never begins half made. Meant for an empty store. */
+  createFirstAccounts(
+    draft: FirstAccounts,
     now: Date,
-  ): Promise<Organization>;
+  ): Promise<{ organization: Organization; project: Project; user: User; key: PersonalKey }>;
+
+  createOrganization(draft: OrganizationDraft, now: Date): Promise<Organization>;
   organization(id: string): Promise<Organization | undefined>;
 
   /** Outcome `duplicate-token` when another project has the key. */
-  createProject(
-    draft: Pick<
-      Project,
-      "uuid" | "organizationId" | "name" | "apiToken" | "secretApiToken" | "timeZone"
-    >,
-    now: Date,
-  ): Promise<Project | "duplicate-token">;
+  createProject(draft: ProjectDraft, now: Date): Promise<Project | "duplicate-token">;
   updateProject(
     id: number,
     change: Partial<
@@ -98,33 +125,22 @@ export interface AccountStore {
   /** Ordered by id. */
   projectsOf(organizationId: string): Promise<readonly Project[]>;
 
-  createUser(
-    draft: Pick<
-      User,
-      | "uuid"
-      | "distinctId"
-      | "email"
-      | "firstName"
-      | "lastName"
-      | "currentOrganizationId"
-      | "currentProjectId"
-    > & {
-      passwordHash: string;
-    },
-    now: Date,
-  ): Promise<User | "duplicate-email">;
+  createUser(draft: UserDraft, now: Date): Promise<User | "duplicate-email">;
   user(id: number): Promise<User | undefined>;
+  /** Addresses are compared as stored: callers hand in lower case. */
   userByEmail(email: string): Promise<User | undefined>;
+  /** The first user of the installation: who acts where nobody signed in (the command line). */
+  firstUser(): Promise<User | undefined>;
+  passwordHashOf(userId: number): Promise<string | undefined>;
   addMember(organizationId: string, userId: number, level: MembershipLevel): Promise<void>;
   membershipsOf(userId: number): Promise<readonly Membership[]>;
 
-  createPersonalKey(
-    draft: Omit<PersonalKey, "createdAt" | "lastUsedAt"> & { hash: string },
-    now: Date,
-  ): Promise<PersonalKey>;
+  createPersonalKey(draft: PersonalKeyDraft, now: Date): Promise<PersonalKey>;
   personalKeyByHash(hash: string): Promise<PersonalKey | undefined>;
   /** Oldest first. */
   personalKeysOf(userId: number): Promise<readonly PersonalKey[]>;
+  /** Every key of the installation, oldest first. */
+  personalKeys(): Promise<readonly PersonalKey[]>;
   deletePersonalKey(id: string): Promise<boolean>;
   recordKeyUse(id: string, at: Date): Promise<void>;
 }
