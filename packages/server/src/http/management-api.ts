@@ -1,12 +1,16 @@
 import type { FastifyRequest } from "fastify";
 import type { Membership, PersonalKey, Project, User } from "../accounts/account-store.ts";
+import { bearerOf } from "../accounts/credentials.ts";
 import type { Scope } from "../accounts/scopes.ts";
-import { type App, withMethodsChecked } from "./app.ts";
+import { type App, MAX_BODY_BYTES, withMethodsChecked } from "./app.ts";
+import { Refusal } from "./errors.ts";
+import { parseStrictJson } from "./parse-json.ts";
 
 /**
  * Who may call a management route; every route declares one (`...access("feature_flag:read")`), and
  * a test walks all routes to see that it does. `on` tells what the path is nested under: it
- * decides how scoped projects and organizations of a key are checked (posthog-api 1.4).
+ * decides how scoped projects and organizations of a key are checked (posthog-api 1.4). Routes on a
+ * project name it `:project_id` in their path, routes on an organization `:organization_id`.
  */
 export interface Access {
   readonly scope: Scope | "any-key";
@@ -48,7 +52,10 @@ export function projectOf(request: FastifyRequest): Project {
   return project;
 }
 
-/** A scope of JSON routes for holders of personal keys. Credentials are checked before the body. */
+/**
+ * A scope of JSON routes for holders of personal keys. Credentials are checked before the body: a
+ * key in the header before a byte of it is read, any other before it is found to be malformed.
+ */
 export function managementApi(
   app: App,
   authenticate: Authenticate,
@@ -56,12 +63,67 @@ export function managementApi(
 ): void {
   app.register(async (scope) => {
     const management = scope as App;
-    // After the body is parsed (a key may stand in it), before it is validated.
+    readJsonBodies(management);
+    management.addHook("onRequest", async (request) => {
+      const { answersWrongMethod } = request.routeOptions.config as { answersWrongMethod?: true };
+      // A body may carry the key, but only where the header does not.
+      if (answersWrongMethod || (hasBody(request) && bearerOf(request) === undefined)) return;
+      callers.set(request, await authenticate(request, accessOf(request)));
+    });
     management.addHook("preValidation", async (request) => {
-      const { access } = request.routeOptions.config as { access?: Access };
-      if (!access) throw new Error(`${request.routeOptions.url} declares no access`);
-      callers.set(request, await authenticate(request, access));
+      if (!callers.has(request)) {
+        callers.set(request, await authenticate(request, accessOf(request)));
+      }
+      if (request.body instanceof UnreadableBody) throw request.body.refusal;
+      // No body is an object without fields: the first required one is then named.
+      if (request.body === undefined) request.body = {};
     });
     withMethodsChecked(management, register);
   });
+}
+
+function accessOf(request: FastifyRequest): Access {
+  const { access } = request.routeOptions.config as { access?: Access };
+  if (!access) throw new Error(`${request.routeOptions.url} declares no access`);
+  return access;
+}
+
+function hasBody({ headers }: FastifyRequest): boolean {
+  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
+}
+
+/** A body that could not be read. Its refusal waits until the caller has proved to be one. */
+class UnreadableBody {
+  readonly refusal: Refusal;
+
+  constructor(refusal: Refusal) {
+    this.refusal = refusal;
+  }
+}
+
+function readJsonBodies(app: App): void {
+  const options = { parseAs: "buffer", bodyLimit: MAX_BODY_BYTES } as const;
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser(
+    /^application\/(?:[\w.-]+\+)?json\b/i,
+    options,
+    async (_request: FastifyRequest, bytes: Buffer) => readJson(bytes),
+  );
+  app.addContentTypeParser("*", options, async (request: FastifyRequest, bytes: Buffer) => {
+    if (bytes.length === 0) return undefined;
+    const type = request.headers["content-type"] ?? "";
+    return new UnreadableBody(
+      new Refusal("unsupported_media_type", `Unsupported media type "${type}" in request.`),
+    );
+  });
+}
+
+function readJson(bytes: Buffer): unknown {
+  if (bytes.length === 0) return undefined;
+  try {
+    return parseStrictJson(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : "unreadable";
+    return new UnreadableBody(new Refusal("parse_error", `JSON parse error - ${reason}`));
+  }
 }
