@@ -1,9 +1,9 @@
 import { isJsonObject } from "@hedgerow/core/json";
 import type { FastifyRequest } from "fastify";
+import { findCredential, isSecretProjectKey } from "../http/credentials.ts";
 import { Refusal } from "../http/errors.ts";
 import type { Access, Authenticate, Caller } from "../http/management-api.ts";
 import type { AccountStore, Membership, PersonalKey, Project, User } from "./account-store.ts";
-import { findCredential, isSecretProjectKey } from "./credentials.ts";
 import { hashKey } from "./keys.ts";
 import { grants } from "./scopes.ts";
 

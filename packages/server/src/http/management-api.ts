@@ -1,8 +1,8 @@
 import type { FastifyRequest } from "fastify";
 import type { Membership, PersonalKey, Project, User } from "../accounts/account-store.ts";
-import { bearerOf } from "../accounts/credentials.ts";
 import type { Scope } from "../accounts/scopes.ts";
 import { type App, MAX_BODY_BYTES, withMethodsChecked } from "./app.ts";
+import { bearerOf } from "./credentials.ts";
 import { Refusal } from "./errors.ts";
 import { parseStrictJson } from "./parse-json.ts";
 
