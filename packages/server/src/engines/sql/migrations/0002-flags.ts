@@ -1,3 +1,4 @@
+import { sql } from "kysely";
 import type { SqlMigration } from "../migrate.ts";
 
 export const flags: SqlMigration = ({ identity }) => ({
@@ -48,7 +49,7 @@ export const flags: SqlMigration = ({ identity }) => ({
       .on("feature_flags")
       .columns(["project_id", "key"])
       .unique()
-      .where("deleted", "=", 0)
+      .where(sql.ref("deleted"), "=", 0)
       .execute();
     await db.schema
       .createIndex("feature_flags_changes")

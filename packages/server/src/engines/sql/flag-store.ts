@@ -1,0 +1,344 @@
+import type { CohortDefinition } from "@hedgerow/core/flags/flag";
+import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
+import { type ExpressionBuilder, type Selectable, sql, type Updateable } from "kysely";
+import type {
+  FlagFields,
+  FlagListQuery,
+  FlagOrder,
+  FlagRecord,
+  FlagStore,
+  LiveFlag,
+} from "../../flags/flag-store.ts";
+import {
+  decodeBoolean,
+  decodeInstant,
+  decodeJson,
+  encodeBoolean,
+  encodeInstant,
+  encodeJson,
+} from "./codec.ts";
+import { nextRevisionAfter } from "./project-revisions.ts";
+import type { Schema } from "./schema.ts";
+import type { SqlDatabase } from "./sql-database.ts";
+
+/** {@link FlagStore} on SQL. */
+export function createFlagStore({ reads, writes, capabilities }: SqlDatabase): FlagStore {
+  return {
+    async create(projectId, fields, { authorId, now, ifRevision }) {
+      try {
+        return await writes.transaction().execute(async (transaction) => {
+          const revision = await nextRevisionAfter(transaction, projectId, ifRevision);
+          if (revision === undefined) return "stale";
+          const row = await transaction
+            .insertInto("feature_flags")
+            .values({
+              ...encodeAll(fields),
+              project_id: projectId,
+              version: 1,
+              creation_context: fields.creationContext,
+              updated_at: encodeInstant(now),
+              created_by: authorId,
+              last_modified_by: authorId,
+              changed_revision: revision,
+            })
+            .returningAll()
+            .executeTakeFirstOrThrow();
+          return decodeFlag(row);
+        });
+      } catch (error) {
+        if (capabilities.isUniqueViolation(error)) return "duplicate-key";
+        throw error;
+      }
+    },
+
+    async update(projectId, id, change, { authorId, now, ifRevision }) {
+      try {
+        return await writes.transaction().execute(async (transaction) => {
+          const current = await transaction
+            .selectFrom("feature_flags")
+            .selectAll()
+            .where("project_id", "=", projectId)
+            .where("id", "=", id)
+            .executeTakeFirst();
+          if (!current) return "not-found";
+          const revision = await nextRevisionAfter(transaction, projectId, ifRevision);
+          if (revision === undefined) return "stale";
+          const row = await transaction
+            .updateTable("feature_flags")
+            .set((eb) => ({
+              ...encodeAll({ ...decodeFlag(current), ...change }),
+              version: eb("version", "+", 1),
+              updated_at: encodeInstant(now),
+              last_modified_by: authorId,
+              changed_revision: revision,
+            }))
+            .where("id", "=", id)
+            .returningAll()
+            .executeTakeFirstOrThrow();
+          return decodeFlag(row);
+        });
+      } catch (error) {
+        if (capabilities.isUniqueViolation(error)) return "duplicate-key";
+        throw error;
+      }
+    },
+
+    async flag(projectId, id) {
+      const row = await reads
+        .selectFrom("feature_flags")
+        .selectAll()
+        .where("project_id", "=", projectId)
+        .where("id", "=", id)
+        .executeTakeFirst();
+      return row && decodeFlag(row);
+    },
+
+    async list(projectId, query) {
+      const matching = reads
+        .selectFrom("feature_flags")
+        .where((eb) => listed(eb, projectId, query));
+      const { count } = await matching
+        .select((eb) => eb.fn.countAll<number>().as("count"))
+        .executeTakeFirstOrThrow();
+      const rows = await matching
+        .selectAll()
+        .orderBy(ORDER_COLUMNS[query.order.by], (order) =>
+          (query.order.descending ? order.desc() : order.asc()).nullsLast(),
+        )
+        .orderBy("id", "desc")
+        .limit(query.limit)
+        .offset(query.offset)
+        .execute();
+      return { count: Number(count), flags: rows.map(decodeFlag) };
+    },
+
+    async definitions(projectId, earlier) {
+      return await reads
+        .transaction()
+        .setIsolationLevel("repeatable read")
+        .execute(async (transaction) => {
+          const since = earlier?.revision ?? -1;
+          const state = await transaction
+            .selectFrom("project_revisions")
+            .select("revision")
+            .where("project_id", "=", projectId)
+            .executeTakeFirst();
+          const project = await transaction
+            .selectFrom("projects")
+            .select("time_zone")
+            .where("id", "=", projectId)
+            .executeTakeFirst();
+          const groupTypes = await transaction
+            .selectFrom("group_types")
+            .select(["index", "name"])
+            .where("project_id", "=", projectId)
+            .orderBy("index")
+            .execute();
+          const flagRows = await transaction
+            .selectFrom("feature_flags")
+            .select(LIVE_FLAG_COLUMNS)
+            .where("project_id", "=", projectId)
+            .where("changed_revision", ">", since)
+            .execute();
+          const cohortRows = await transaction
+            .selectFrom("cohorts")
+            .select(["id", "name", "is_static", "filters", "deleted"])
+            .where("project_id", "=", projectId)
+            .where("changed_revision", ">", since)
+            .execute();
+          return {
+            revision: state?.revision ?? 0,
+            timeZone: project?.time_zone ?? "UTC",
+            groupTypes,
+            flags: withChanges(earlier?.flags ?? [], flagRows, decodeLiveFlag),
+            cohorts: withChanges(earlier?.cohorts ?? [], cohortRows, decodeCohortDefinition),
+          };
+        });
+    },
+
+    async revisions(projectIds) {
+      if (projectIds.length === 0) return new Map();
+      const rows = await reads
+        .selectFrom("project_revisions")
+        .selectAll()
+        .where("project_id", "in", projectIds)
+        .execute();
+      return new Map(rows.map(({ project_id, revision }) => [project_id, revision]));
+    },
+  };
+}
+
+type FlagRow = Selectable<Schema["feature_flags"]>;
+
+const LIVE_FLAG_COLUMNS = [
+  "id",
+  "key",
+  "name",
+  "active",
+  "deleted",
+  "version",
+  "filters",
+  "ensure_experience_continuity",
+  "bucketing_identifier",
+  "evaluation_runtime",
+  "evaluation_contexts",
+  "is_remote_configuration",
+  "has_experiment",
+  "creation_context",
+] as const satisfies readonly (keyof FlagRow)[];
+
+type LiveFlagRow = Pick<FlagRow, (typeof LIVE_FLAG_COLUMNS)[number]>;
+
+const ORDER_COLUMNS = {
+  id: "id",
+  key: "key",
+  name: "name",
+  active: "active",
+  version: "version",
+  createdAt: "created_at",
+  updatedAt: "updated_at",
+  createdBy: "created_by",
+  lastCalledAt: "last_called_at",
+} as const satisfies Record<FlagOrder, keyof FlagRow>;
+
+/** Flags that surveys make for targeting; SDKs know them by this prefix too. */
+const SURVEY_FLAG_PREFIX = "survey-targeting-";
+const SURVEYS = "surveys";
+
+/** The details nothing filters, orders or evaluates by. */
+interface FlagDetails {
+  readonly rollbackConditions: Json;
+  readonly performedRollback: boolean;
+  readonly hasEnrichedAnalytics: boolean;
+}
+
+function encodeAll(fields: FlagFields) {
+  const details: FlagDetails = {
+    rollbackConditions: fields.rollbackConditions,
+    performedRollback: fields.performedRollback,
+    hasEnrichedAnalytics: fields.hasEnrichedAnalytics,
+  };
+  return {
+    key: fields.key,
+    name: fields.name,
+    active: encodeBoolean(fields.active),
+    deleted: encodeBoolean(fields.deleted),
+    filters: encodeJson(fields.filters),
+    is_multivariate: encodeBoolean(declaresVariants(fields.filters)),
+    ensure_experience_continuity: encodeBoolean(fields.ensureExperienceContinuity),
+    bucketing_identifier: fields.bucketingIdentifier,
+    evaluation_runtime: fields.evaluationRuntime,
+    evaluation_contexts: encodeJson(fields.evaluationContexts),
+    tags: encodeJson(fields.tags),
+    is_remote_configuration: encodeBoolean(fields.isRemoteConfiguration),
+    details: encodeJson(details),
+    created_at: encodeInstant(fields.createdAt),
+    last_called_at: fields.lastCalledAt && encodeInstant(fields.lastCalledAt),
+  } satisfies Updateable<Schema["feature_flags"]>;
+}
+
+function declaresVariants(filters: JsonObject): boolean {
+  const multivariate = ownValue(filters, "multivariate");
+  const variants = isJsonObject(multivariate) ? ownValue(multivariate, "variants") : undefined;
+  return Array.isArray(variants) && variants.length > 0;
+}
+
+function decodeLiveFlag(row: LiveFlagRow): LiveFlag {
+  return {
+    id: row.id,
+    key: row.key,
+    name: row.name,
+    active: decodeBoolean(row.active),
+    version: row.version,
+    filters: decodeJson(row.filters),
+    ensureExperienceContinuity: decodeBoolean(row.ensure_experience_continuity),
+    bucketingIdentifier: row.bucketing_identifier as LiveFlag["bucketingIdentifier"],
+    evaluationRuntime: row.evaluation_runtime as LiveFlag["evaluationRuntime"],
+    evaluationContexts: decodeJson<string[]>(row.evaluation_contexts),
+    hasExperiment: decodeBoolean(row.has_experiment),
+    isSurveyFlag: row.creation_context === SURVEYS || row.key.startsWith(SURVEY_FLAG_PREFIX),
+    isRemoteConfiguration: decodeBoolean(row.is_remote_configuration),
+  };
+}
+
+function decodeFlag(row: FlagRow): FlagRecord {
+  return {
+    ...decodeLiveFlag(row),
+    ...decodeJson<FlagDetails>(row.details),
+    projectId: row.project_id,
+    deleted: decodeBoolean(row.deleted),
+    tags: decodeJson<string[]>(row.tags),
+    creationContext: row.creation_context,
+    createdAt: decodeInstant(row.created_at),
+    updatedAt: decodeInstant(row.updated_at),
+    createdById: row.created_by,
+    lastModifiedById: row.last_modified_by,
+    lastCalledAt: row.last_called_at === null ? null : decodeInstant(row.last_called_at),
+  };
+}
+
+function decodeCohortDefinition(
+  row: Pick<Selectable<Schema["cohorts"]>, "id" | "name" | "is_static" | "filters">,
+): CohortDefinition {
+  return {
+    id: row.id,
+    name: row.name,
+    isStatic: decodeBoolean(row.is_static),
+    filters: decodeJson(row.filters),
+  };
+}
+
+/** Earlier records with changed rows taken in and deleted ones taken out, by ascending id. */
+function withChanges<Row extends { id: number; deleted: number }, Item extends { id: number }>(
+  earlier: readonly Item[],
+  rows: readonly Row[],
+  decode: (row: Row) => Item,
+): readonly Item[] {
+  if (rows.length === 0) return earlier;
+  const items = new Map(earlier.map((item) => [item.id, item]));
+  for (const row of rows) {
+    if (decodeBoolean(row.deleted)) items.delete(row.id);
+    else items.set(row.id, decode(row));
+  }
+  return [...items.values()].sort((a, b) => a.id - b.id);
+}
+
+function listed(
+  eb: ExpressionBuilder<Schema, "feature_flags">,
+  projectId: number,
+  query: FlagListQuery,
+) {
+  const conditions = [
+    eb("project_id", "=", projectId),
+    eb("deleted", "=", encodeBoolean(false)),
+    eb("creation_context", "!=", SURVEYS),
+  ];
+  if (query.active !== null) conditions.push(eb("active", "=", encodeBoolean(query.active)));
+  if (query.createdById !== null) conditions.push(eb("created_by", "=", query.createdById));
+  if (query.evaluationRuntime !== null) {
+    conditions.push(eb("evaluation_runtime", "=", query.evaluationRuntime));
+  }
+  if (query.search !== null) {
+    const pattern = `%${query.search.toLowerCase().replace(/[\\%_]/g, "\\$&")}%`;
+    const contains = (column: "key" | "name") =>
+      sql<boolean>`lower(${eb.ref(column)}) like ${pattern} escape '\\'`;
+    conditions.push(eb.or([contains("key"), contains("name")]) as (typeof conditions)[number]);
+  }
+  switch (query.type) {
+    case "boolean":
+      conditions.push(eb("is_multivariate", "=", 0));
+      break;
+    case "multivariant":
+      conditions.push(eb("is_multivariate", "=", 1));
+      break;
+    case "experiment":
+      conditions.push(eb("has_experiment", "=", 1));
+      break;
+    case "remote_config":
+      conditions.push(eb("is_remote_configuration", "=", 1));
+      break;
+    case null:
+      break;
+  }
+  return eb.and(conditions);
+}

@@ -1,0 +1,178 @@
+import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
+import { type Static, Type } from "typebox";
+import type { User } from "../accounts/account-store.ts";
+import { UserBasic, wireUserBasic } from "../accounts/accounts.schemas.ts";
+import { wireInstant, wireInstantOrNull } from "../http/wire-instant.ts";
+import type { FlagRecord } from "./flag-store.ts";
+
+const Nullable = <Schema extends Parameters<typeof Type.Optional>[0]>(schema: Schema) =>
+  Type.Union([schema, Type.Null()]);
+
+const AnyObject = Type.Record(Type.String(), Type.Unknown());
+
+const CREATION_CONTEXTS = [
+  "feature_flags",
+  "experiments",
+  "surveys",
+  "early_access_features",
+  "web_experiments",
+  "product_tours",
+] as const;
+
+/** What a caller may write, all of it optional (posthog-api 4.1). Unknown fields are ignored. */
+const writableFields = {
+  name: Type.Optional(Type.String({ description: "What the flag is for, in words." })),
+  filters: Type.Optional(
+    Type.Record(Type.String(), Type.Unknown(), {
+      description:
+        "Release conditions, variants and payloads: `{ groups, multivariate, payloads }`.",
+    }),
+  ),
+  deleted: Type.Optional(
+    Type.Boolean({ description: "True deletes the flag, false restores it." }),
+  ),
+  active: Type.Optional(Type.Boolean()),
+  created_at: Type.Optional(Type.String({ format: "date-time" })),
+  ensure_experience_continuity: Type.Optional(Nullable(Type.Boolean())),
+  rollback_conditions: Type.Optional(Type.Unknown()),
+  performed_rollback: Type.Optional(Nullable(Type.Boolean())),
+  tags: Type.Optional(Type.Array(Type.String())),
+  evaluation_tags: Type.Optional(Type.Array(Type.String())),
+  evaluation_contexts: Type.Optional(Type.Array(Type.String())),
+  has_enriched_analytics: Type.Optional(Nullable(Type.Boolean())),
+  is_remote_configuration: Type.Optional(Nullable(Type.Boolean())),
+  has_encrypted_payloads: Type.Optional(Nullable(Type.Boolean())),
+  evaluation_runtime: Type.Optional(Nullable(Type.Enum(["server", "client", "all"]))),
+  bucketing_identifier: Type.Optional(Nullable(Type.Enum(["distinct_id", "device_id"]))),
+  last_called_at: Type.Optional(Nullable(Type.String({ format: "date-time" }))),
+};
+
+const key = Type.String({
+  minLength: 1,
+  maxLength: 400,
+  description: "Letters, digits, hyphens and underscores; unique among the project's flags.",
+});
+
+export const CreateFlagBody = Type.Object({
+  key,
+  ...writableFields,
+  creation_context: Type.Optional(Type.Enum([...CREATION_CONTEXTS])),
+});
+export const ReplaceFlagBody = Type.Object({ key, ...writableFields });
+export const PatchFlagBody = Type.Object({ key: Type.Optional(key), ...writableFields });
+
+/** A flag as the management API answers it (posthog-api 4.1). */
+export const Flag = Type.Object(
+  {
+    id: Type.Integer(),
+    team_id: Type.Integer(),
+    name: Type.String(),
+    key: Type.String(),
+    filters: AnyObject,
+    deleted: Type.Boolean(),
+    active: Type.Boolean(),
+    created_by: Nullable(UserBasic),
+    created_at: Type.String({ format: "date-time" }),
+    updated_at: Type.String({ format: "date-time" }),
+    version: Type.Integer(),
+    last_modified_by: Nullable(UserBasic),
+    is_simple_flag: Type.Boolean(),
+    rollout_percentage: Nullable(Type.Number()),
+    ensure_experience_continuity: Type.Boolean(),
+    experiment_set: Type.Array(Type.Integer()),
+    surveys: Type.Array(Type.Unknown()),
+    features: Type.Array(Type.Unknown()),
+    rollback_conditions: Type.Unknown(),
+    performed_rollback: Type.Boolean(),
+    can_edit: Type.Boolean(),
+    tags: Type.Array(Type.String()),
+    evaluation_tags: Type.Array(Type.String()),
+    evaluation_contexts: Type.Array(Type.String()),
+    usage_dashboard: Nullable(Type.Integer()),
+    analytics_dashboards: Type.Array(Type.Integer()),
+    has_enriched_analytics: Type.Boolean(),
+    user_access_level: Nullable(Type.String()),
+    is_remote_configuration: Type.Boolean(),
+    has_encrypted_payloads: Type.Boolean(),
+    status: Type.Enum(["ACTIVE", "INACTIVE", "STALE", "DELETED", "UNKNOWN"]),
+    evaluation_runtime: Type.String(),
+    bucketing_identifier: Type.String(),
+    last_called_at: Nullable(Type.String({ format: "date-time" })),
+  },
+  { title: "FeatureFlag" },
+);
+
+/** The wire form of a flag; `usersById` holds its author and last editor where they still exist. */
+export function wireFlag(
+  flag: FlagRecord,
+  usersById: ReadonlyMap<number, User>,
+): Static<typeof Flag> {
+  const author = (id: number | null) => {
+    const user = id === null ? undefined : usersById.get(id);
+    return user ? wireUserBasic(user) : null;
+  };
+  const simple = simpleRollout(flag.filters);
+  return {
+    id: flag.id,
+    team_id: flag.projectId,
+    name: flag.name,
+    key: flag.key,
+    filters: flag.filters,
+    deleted: flag.deleted,
+    active: flag.active,
+    created_by: author(flag.createdById),
+    created_at: wireInstant(flag.createdAt),
+    updated_at: wireInstant(flag.updatedAt),
+    version: flag.version,
+    last_modified_by: author(flag.lastModifiedById),
+    is_simple_flag: simple !== undefined,
+    rollout_percentage: simple ?? null,
+    ensure_experience_continuity: flag.ensureExperienceContinuity,
+    // Experiments, surveys, early-access features and dashboards that use a flag are named here;
+    // where there are none, clients still expect the lists.
+    experiment_set: [],
+    surveys: [],
+    features: [],
+    rollback_conditions: flag.rollbackConditions,
+    performed_rollback: flag.performedRollback,
+    can_edit: true,
+    tags: [...flag.tags],
+    evaluation_tags: [...flag.evaluationContexts],
+    evaluation_contexts: [...flag.evaluationContexts],
+    usage_dashboard: null,
+    analytics_dashboards: [],
+    has_enriched_analytics: flag.hasEnrichedAnalytics,
+    user_access_level: "editor",
+    is_remote_configuration: flag.isRemoteConfiguration,
+    has_encrypted_payloads: false,
+    status: flag.deleted ? "DELETED" : flag.active ? "ACTIVE" : "INACTIVE",
+    evaluation_runtime: flag.evaluationRuntime,
+    bucketing_identifier: flag.bucketingIdentifier,
+    last_called_at: wireInstantOrNull(flag.lastCalledAt),
+  };
+}
+
+/**
+ * The rollout (`null` for everyone) of a flag that is nothing but one: a single condition on persons
+ * without filters or variants. `undefined` for all others.
+ */
+function simpleRollout(filters: JsonObject): number | null | undefined {
+  const groups = ownValue(filters, "groups");
+  const [condition] = Array.isArray(groups) && groups.length === 1 ? (groups as Json[]) : [];
+  if (!isJsonObject(condition) || !isEmptyList(ownValue(condition, "properties"))) return undefined;
+  const multivariate = ownValue(filters, "multivariate");
+  if (isJsonObject(multivariate) && !isEmptyList(ownValue(multivariate, "variants"))) {
+    return undefined;
+  }
+  const aggregation =
+    ownValue(condition, "aggregation_group_type_index") ??
+    ownValue(filters, "aggregation_group_type_index");
+  if (typeof aggregation === "number") return undefined;
+  if (!isEmptyList(ownValue(filters, "super_groups"))) return undefined;
+  const rollout = ownValue(condition, "rollout_percentage");
+  return typeof rollout === "number" ? rollout : null;
+}
+
+function isEmptyList(value: Json | undefined): boolean {
+  return value === undefined || value === null || (Array.isArray(value) && value.length === 0);
+}
