@@ -71,13 +71,10 @@ export function encodedBodyOf(request: FastifyRequest): EncodedBody {
 const NO_FIELDS: ReadonlyMap<string, string> = new Map();
 
 function decode({ bytes, contentType, contentEncoding, query }: EncodedBody): DecodedBody {
-  const labels = [
-    ...namesIn(firstText(query.compression)),
-    ...namesIn(contentEncoding?.split(",").reverse().join(",")),
-  ];
+  // The common case first: plain JSON, whatever its labels say.
+  if (looksLikeJson(bytes)) return parsed(bytes.toString("utf8"), NO_FIELDS);
+  const labels = [...namesIn(firstText(query.compression)), ...namesIn(contentEncoding)];
   if (bytes.length > 0) {
-    // The common case first: plain JSON, whatever its labels say.
-    if (looksLikeJson(bytes)) return parsed(bytes.toString("utf8"), NO_FIELDS);
     const opened = openEncodings(bytes, labels);
     if (opened instanceof Buffer) {
       const fields = readForm(opened, contentType);
@@ -191,7 +188,7 @@ function isBase64Text(bytes: Buffer): boolean {
 }
 
 function parsed(text: string, form: ReadonlyMap<string, string>): DecodedBody {
-  if (text.trim() === "undefined") {
+  if (text.length < 20 && text.trim() === "undefined") {
     throw new Error(
       "data being loaded from the request body for decompression is the literal string 'undefined'",
     );
@@ -211,6 +208,8 @@ function parsed(text: string, form: ReadonlyMap<string, string>): DecodedBody {
 
 /** True when the first character that is not white space (or a byte order mark) opens an object or array. */
 function looksLikeJson(layer: Buffer | string): boolean {
+  const first = typeof layer === "string" ? layer.charCodeAt(0) : layer[0];
+  if (first === 0x7b || first === 0x5b) return true;
   const start = typeof layer === "string" ? layer.slice(0, 64) : layer.toString("latin1", 0, 64);
   return /^(?:\uFEFF|ï»¿)?\s*[[{]/.test(start);
 }
