@@ -1,6 +1,7 @@
 import { type Migration, Migrator } from "kysely";
 import { accounts } from "./migrations/0001-accounts.ts";
 import { flags } from "./migrations/0002-flags.ts";
+import { persons } from "./migrations/0003-persons.ts";
 import type { SqlCapabilities, SqlDatabase } from "./sql-database.ts";
 
 /** A migration, written once for every engine. */
@@ -10,6 +11,7 @@ export type SqlMigration = (capabilities: SqlCapabilities) => Migration;
 const MIGRATIONS: Readonly<Record<string, SqlMigration>> = {
   "0001-accounts": accounts,
   "0002-flags": flags,
+  "0003-persons": persons,
 };
 
 /** Brings a database to the newest schema; throws with the cause when a step fails. */

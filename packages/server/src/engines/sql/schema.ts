@@ -105,4 +105,50 @@ export interface Schema {
     project_id: number;
     revision: number;
   };
+  persons: {
+    id: Generated<number>;
+    project_id: number;
+    uuid: string;
+    properties: string;
+    /** When each property got its value: see `PropertyTimes`. */
+    property_times: string;
+    created_at: number;
+    is_identified: number;
+  };
+  person_distinct_ids: {
+    project_id: number;
+    distinct_id: string;
+    person_id: number;
+  };
+  /** Which person's history continues as which other's, by the log position of the event that said so. */
+  person_merges: {
+    position: number;
+    project_id: number;
+    from_uuid: string;
+    into_uuid: string;
+  };
+  group_types: {
+    project_id: number;
+    index: number;
+    name: string;
+  };
+  groups: {
+    project_id: number;
+    group_type_index: number;
+    group_key: string;
+    properties: string;
+    property_times: string;
+    created_at: number;
+  };
+  /** Experience continuity: the id by which a flag buckets a person. */
+  flag_hash_key_overrides: {
+    person_id: number;
+    flag_key: string;
+    hash_key: string;
+  };
+  /** How far each consumer of the event log has come, in the same transactions as its effects. */
+  consumer_positions: {
+    name: string;
+    position: number;
+  };
 }

@@ -1,0 +1,247 @@
+import type { CapturedEvent } from "../events/event.ts";
+import { effectiveTimeMs, type PersonUpdate, type PersonWarning } from "./person-update.ts";
+import { PropertySheet } from "./property-sheet.ts";
+
+/** A project has at most this many group types. */
+export const MAX_GROUP_TYPES = 5;
+
+/** A person as stored, admitted to a ledger. Properties are read when first needed. */
+export interface StoredPerson {
+  readonly id: number;
+  readonly uuid: string;
+  readonly createdAt: Date;
+  readonly isIdentified: boolean;
+  readonly readProperties: () => PropertySheet;
+}
+
+/** What became of an event's person. */
+export interface AppliedEvent {
+  readonly personId: string;
+  readonly merged: { readonly from: string; readonly into: string } | null;
+  readonly warnings: readonly PersonWarning[];
+}
+
+/** A person while events are applied. */
+export class LedgerPerson {
+  /** The person as it was stored before; `null` for a new one. */
+  readonly stored: StoredPerson | null;
+  readonly uuid: string;
+  createdAt: Date;
+  isIdentified: boolean;
+  /** True once anything that is stored with the person itself has changed. */
+  isChanged: boolean;
+  /** Ids that this person got, and that no stored person had before. */
+  readonly newDistinctIds: string[] = [];
+  /** Hash keys by flag key (flag-evaluation 16); admitted for persons that are linked, else empty. */
+  readonly hashKeys = new Map<string, string>();
+  /** The person this one was merged into. */
+  mergedInto: LedgerPerson | null = null;
+  #sheet: PropertySheet | undefined;
+
+  constructor(stored: StoredPerson | null, uuid: string, createdAt: Date) {
+    this.stored = stored;
+    this.uuid = uuid;
+    this.createdAt = createdAt;
+    this.isIdentified = stored?.isIdentified ?? false;
+    this.isChanged = stored === null;
+  }
+
+  get sheet(): PropertySheet {
+    this.#sheet ??= this.stored ? this.stored.readProperties() : new PropertySheet();
+    return this.#sheet;
+  }
+}
+
+/** A group while events are applied. */
+export interface LedgerGroup {
+  readonly typeIndex: number;
+  readonly key: string;
+  readonly createdAt: Date;
+  readonly sheet: PropertySheet;
+  isChanged: boolean;
+}
+
+/**
+ * The persons and groups of one project while a run of events is applied to them. Everything that
+ * the events touch and that is stored must be admitted before; what changed is read off afterwards.
+ */
+export class PersonLedger {
+  readonly #uuidOf: (distinctId: string) => string;
+  readonly #continuityFlagKeys: readonly string[];
+  readonly #byDistinctId = new Map<string, LedgerPerson>();
+  readonly #persons: LedgerPerson[] = [];
+  readonly #groupTypes = new Map<string, number>();
+  readonly #newGroupTypes: { index: number; name: string }[] = [];
+  readonly #groups = new Map<string, LedgerGroup>();
+
+  constructor(options: {
+    /** UUID of the person first seen under an id; the same for the same id, always. */
+    readonly uuidOf: (distinctId: string) => string;
+    /** Keys of the flags that keep their answer across identification. */
+    readonly continuityFlagKeys: readonly string[];
+    readonly groupTypes: readonly { readonly index: number; readonly name: string }[];
+  }) {
+    this.#uuidOf = options.uuidOf;
+    this.#continuityFlagKeys = options.continuityFlagKeys;
+    for (const { index, name } of options.groupTypes) this.#groupTypes.set(name, index);
+  }
+
+  admitPerson(stored: StoredPerson): LedgerPerson {
+    const person = new LedgerPerson(stored, stored.uuid, stored.createdAt);
+    this.#persons.push(person);
+    return person;
+  }
+
+  admitDistinctId(distinctId: string, person: LedgerPerson): void {
+    this.#byDistinctId.set(distinctId, person);
+  }
+
+  admitGroup(group: Omit<LedgerGroup, "isChanged">): void {
+    this.#groups.set(groupName(group.typeIndex, group.key), { ...group, isChanged: false });
+  }
+
+  /** Persons that are new or changed, and persons merged away, in order of appearance. */
+  get persons(): readonly LedgerPerson[] {
+    return this.#persons;
+  }
+
+  get newGroupTypes(): readonly { readonly index: number; readonly name: string }[] {
+    return this.#newGroupTypes;
+  }
+
+  get groups(): Iterable<LedgerGroup> {
+    return this.#groups.values();
+  }
+
+  /** UUID of the person of an id, deterministic for an id nobody has (personless events). */
+  personId(distinctId: string): string {
+    return this.#find(distinctId)?.uuid ?? this.#uuidOf(distinctId);
+  }
+
+  /** Applies one event's update. */
+  apply(event: CapturedEvent, update: PersonUpdate): AppliedEvent {
+    const warnings = [...update.warnings];
+    const atMs = effectiveTimeMs(event);
+    for (const name of update.groupTypes) {
+      if (this.#groupTypeIndex(name) === undefined) warnings.push("group_type_limit_reached");
+    }
+    if (update.group) this.#applyToGroup(update.group, atMs, warnings);
+    const merged = update.link ? this.#link(event, update.link, atMs, warnings) : null;
+    if (!update.keepsPerson) {
+      return { personId: this.personId(event.distinctId), merged, warnings };
+    }
+    const person = this.#find(event.distinctId) ?? this.#create(event.distinctId, atMs);
+    const { changes } = update;
+    if (changes.set.size > 0 || changes.setOnce.size > 0 || changes.unset.length > 0) {
+      const outcome = person.sheet.apply(changes, atMs);
+      if (outcome === "changed") person.isChanged = true;
+      if (outcome === "too-long") warnings.push("person_properties_size_violation");
+    }
+    return { personId: person.uuid, merged, warnings };
+  }
+
+  #find(distinctId: string): LedgerPerson | undefined {
+    const person = this.#byDistinctId.get(distinctId);
+    if (!person?.mergedInto) return person;
+    let survivor = person.mergedInto;
+    while (survivor.mergedInto) survivor = survivor.mergedInto;
+    this.#byDistinctId.set(distinctId, survivor);
+    return survivor;
+  }
+
+  #create(distinctId: string, atMs: number): LedgerPerson {
+    const person = new LedgerPerson(null, this.#uuidOf(distinctId), new Date(atMs));
+    this.#persons.push(person);
+    this.#attach(distinctId, person);
+    return person;
+  }
+
+  #attach(distinctId: string, person: LedgerPerson): void {
+    person.newDistinctIds.push(distinctId);
+    this.#byDistinctId.set(distinctId, person);
+  }
+
+  #link(
+    event: CapturedEvent,
+    link: NonNullable<PersonUpdate["link"]>,
+    atMs: number,
+    warnings: PersonWarning[],
+  ): AppliedEvent["merged"] {
+    const other = this.#find(link.otherId);
+    const known = this.#find(event.distinctId);
+    if (other !== undefined && other === known) return null;
+    if (other && known && other.isIdentified && !link.evenIfIdentified) {
+      warnings.push("cannot_merge_already_identified");
+      return null;
+    }
+    const survivor = known ?? other ?? this.#create(event.distinctId, atMs);
+    let from: string;
+    if (other && other !== survivor) {
+      from = other.uuid;
+      this.#merge(other, survivor, warnings);
+    } else {
+      // Nobody is stored under one of the ids; personless events of it may be.
+      const newId = other ? event.distinctId : link.otherId;
+      from = this.#uuidOf(newId);
+      this.#attach(newId, survivor);
+    }
+    if (!survivor.isIdentified) {
+      survivor.isIdentified = true;
+      survivor.isChanged = true;
+    }
+    const hashKey = link.isIdentification || (other && !known) ? link.otherId : event.distinctId;
+    for (const flagKey of this.#continuityFlagKeys) {
+      if (!survivor.hashKeys.has(flagKey)) survivor.hashKeys.set(flagKey, hashKey);
+    }
+    return from === survivor.uuid ? null : { from, into: survivor.uuid };
+  }
+
+  #merge(other: LedgerPerson, survivor: LedgerPerson, warnings: PersonWarning[]): void {
+    const outcome = survivor.sheet.absorb(other.sheet);
+    if (outcome === "too-long") warnings.push("person_properties_size_violation");
+    if (other.createdAt < survivor.createdAt) survivor.createdAt = other.createdAt;
+    survivor.isChanged = true;
+    survivor.newDistinctIds.push(...other.newDistinctIds.splice(0));
+    for (const [flagKey, hashKey] of other.hashKeys) {
+      if (!survivor.hashKeys.has(flagKey)) survivor.hashKeys.set(flagKey, hashKey);
+    }
+    other.mergedInto = survivor;
+  }
+
+  #groupTypeIndex(name: string): number | undefined {
+    const known = this.#groupTypes.get(name);
+    if (known !== undefined || this.#groupTypes.size >= MAX_GROUP_TYPES) return known;
+    const taken = new Set(this.#groupTypes.values());
+    let index = 0;
+    while (taken.has(index)) index++;
+    this.#groupTypes.set(name, index);
+    this.#newGroupTypes.push({ index, name });
+    return index;
+  }
+
+  #applyToGroup(
+    { type, key, changes }: NonNullable<PersonUpdate["group"]>,
+    atMs: number,
+    warnings: PersonWarning[],
+  ): void {
+    const typeIndex = this.#groupTypeIndex(type);
+    if (typeIndex === undefined) return;
+    const name = groupName(typeIndex, key);
+    let group = this.#groups.get(name);
+    if (!group) {
+      group = {
+        typeIndex,
+        key,
+        createdAt: new Date(atMs),
+        sheet: new PropertySheet(),
+        isChanged: true,
+      };
+      this.#groups.set(name, group);
+    }
+    const outcome = group.sheet.apply(changes, atMs);
+    if (outcome === "changed") group.isChanged = true;
+    if (outcome === "too-long") warnings.push("group_properties_size_violation");
+  }
+}
+
+const groupName = (typeIndex: number, key: string) => `${typeIndex} ${key}`;

@@ -1,0 +1,197 @@
+import { cleanText } from "../events/clean-json.ts";
+import type { CapturedEvent } from "../events/event.ts";
+import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
+import { automaticProperties } from "./automatic-properties.ts";
+import type { PropertyChanges } from "./property-sheet.ts";
+import { isRefusedForMerging } from "./refused-ids.ts";
+
+/** Something about an event's person or group that its sender should know; the event is kept. */
+export type PersonWarning =
+  /** A merge by an id that stands for nobody in particular (`isRefusedForMerging`). */
+  | "cannot_merge_with_illegal_distinct_id"
+  /** A merge that would take an identified person away; only `$merge_dangerously` may. */
+  | "cannot_merge_already_identified"
+  /** `$identify` and the like together with `$process_person_profile: false`. */
+  | "invalid_event_when_process_person_profile_is_false"
+  /** The changes would make a person's properties too long; they were left out. */
+  | "person_properties_size_violation"
+  /** The same of a group. */
+  | "group_properties_size_violation"
+  /** A project has its five group types already. */
+  | "group_type_limit_reached"
+  /** A group type or key that is empty or longer than {@link MAX_GROUP_TEXT_LENGTH}. */
+  | "invalid_group"
+  /** The event's project does not exist any more. */
+  | "unknown_project";
+
+/** What an event does to persons and groups. */
+export interface PersonUpdate {
+  /** False for personless events: no person is created or changed, nor any group type. */
+  readonly keepsPerson: boolean;
+  readonly changes: PropertyChanges;
+  readonly link: PersonLink | null;
+  /** Names of the group types that the event mentions, in order. */
+  readonly groupTypes: readonly string[];
+  readonly group: GroupUpdate | null;
+  readonly warnings: readonly PersonWarning[];
+}
+
+/** Two ids that are one person: `otherId`'s person joins the person of the event's distinct id. */
+export interface PersonLink {
+  readonly otherId: string;
+  /** True for `$merge_dangerously`: also takes a person who is identified already. */
+  readonly evenIfIdentified: boolean;
+  /** True for `$identify`: `otherId` is the id before identification, whose flags must be kept. */
+  readonly isIdentification: boolean;
+}
+
+/** What `$groupidentify` says of a group. */
+export interface GroupUpdate {
+  readonly type: string;
+  readonly key: string;
+  readonly changes: PropertyChanges;
+}
+
+/** The persons and groups that an event may create or change. */
+export interface TouchedIds {
+  readonly distinctIds: readonly string[];
+  readonly group: { readonly type: string; readonly key: string } | null;
+}
+
+/** Longest name of a group type and longest group key, in UTF-16 units. */
+export const MAX_GROUP_TEXT_LENGTH = 400;
+/** Distinct ids are cut to this many characters (posthog-api 9.6). */
+const MAX_DISTINCT_ID_LENGTH = 200;
+
+const LINKING_EVENTS: ReadonlySet<string> = new Set([
+  "$identify",
+  "$create_alias",
+  "$merge_dangerously",
+]);
+const NO_CHANGES: PropertyChanges = { setOnce: new Map(), set: new Map(), unset: [] };
+
+/** What the event does to persons and groups, by its name and properties (posthog-api 9.10). */
+export function personUpdateOf(event: CapturedEvent): PersonUpdate {
+  const { properties } = event;
+  const group = event.event === "$groupidentify" ? groupUpdateOf(properties) : null;
+  const isPersonless = ownValue(properties, "$process_person_profile") === false;
+  if (isPersonless) {
+    const needsPerson = LINKING_EVENTS.has(event.event) || event.event === "$groupidentify";
+    return {
+      keepsPerson: false,
+      changes: NO_CHANGES,
+      link: null,
+      groupTypes: [],
+      group: null,
+      warnings: needsPerson ? ["invalid_event_when_process_person_profile_is_false"] : [],
+    };
+  }
+  const warnings: PersonWarning[] = [];
+  if (group === "invalid") warnings.push("invalid_group");
+  const groupUpdate = group === "invalid" ? null : group;
+  const groupTypes = mentionedGroupTypes(properties, warnings);
+  if (groupUpdate && !groupTypes.includes(groupUpdate.type)) groupTypes.push(groupUpdate.type);
+  // SDKs make up an id for events that speak of a group alone: there is no such person.
+  const speaksOfGroupAlone =
+    groupUpdate !== null && event.distinctId === `$${groupUpdate.type}_${groupUpdate.key}`;
+  return {
+    keepsPerson: !speaksOfGroupAlone,
+    changes: speaksOfGroupAlone ? NO_CHANGES : personChanges(event),
+    link: linkOf(event, warnings),
+    groupTypes,
+    group: groupUpdate,
+    warnings,
+  };
+}
+
+/**
+ * The ids whose stored facts the event may change. Other ids of the same persons are affected too:
+ * which those are only the store knows.
+ */
+export function touchedIds(event: CapturedEvent): TouchedIds {
+  const { keepsPerson, link, group } = personUpdateOf(event);
+  return {
+    distinctIds: [...(keepsPerson ? [event.distinctId] : []), ...(link ? [link.otherId] : [])],
+    group: group && { type: group.type, key: group.key },
+  };
+}
+
+/**
+ * When the event counts as having happened: its own time, but no later than its arrival, so that a
+ * clock running ahead cannot hold back what comes after. Milliseconds since the epoch.
+ */
+export function effectiveTimeMs(event: CapturedEvent): number {
+  return Math.min(event.timestamp.getTime(), event.receivedAt.getTime());
+}
+
+/** A group key as text: strings as they are, numbers in decimal; `null` for anything else. */
+export function groupKeyText(value: Json | undefined): string | null {
+  if (typeof value === "string") return cleanText(value);
+  return typeof value === "number" ? String(value) : null;
+}
+
+function personChanges({ event, properties }: CapturedEvent): PropertyChanges {
+  const { set: automatic, setOnce: initial } = automaticProperties(event, properties);
+  return {
+    set: new Map([...automatic, ...entriesOf(properties, "$set")]),
+    setOnce: new Map([...initial, ...entriesOf(properties, "$set_once")]),
+    unset: namesToUnset(ownValue(properties, "$unset")),
+  };
+}
+
+function entriesOf(properties: JsonObject, name: string): readonly (readonly [string, Json])[] {
+  const value = ownValue(properties, name);
+  return isJsonObject(value) ? Object.entries(value) : [];
+}
+
+function namesToUnset(value: Json | undefined): readonly string[] {
+  if (Array.isArray(value)) return value.filter((name) => typeof name === "string");
+  return isJsonObject(value) ? Object.keys(value) : [];
+}
+
+function linkOf(event: CapturedEvent, warnings: PersonWarning[]): PersonLink | null {
+  if (!LINKING_EVENTS.has(event.event)) return null;
+  const isIdentification = event.event === "$identify";
+  const name = isIdentification ? "$anon_distinct_id" : "alias";
+  const otherId = distinctIdText(ownValue(event.properties, name));
+  if (otherId === null || otherId === event.distinctId) return null;
+  if (isRefusedForMerging(otherId) || isRefusedForMerging(event.distinctId)) {
+    warnings.push("cannot_merge_with_illegal_distinct_id");
+    return null;
+  }
+  return { otherId, isIdentification, evenIfIdentified: event.event === "$merge_dangerously" };
+}
+
+/** An id as capture would have taken it as an event's distinct id; `null` where there is none. */
+function distinctIdText(value: Json | undefined): string | null {
+  if (value === undefined || value === null) return null;
+  const text = cleanText(typeof value === "string" ? value : JSON.stringify(value));
+  if (text.length <= MAX_DISTINCT_ID_LENGTH) return text;
+  return Array.from(text).slice(0, MAX_DISTINCT_ID_LENGTH).join("");
+}
+
+function mentionedGroupTypes(properties: JsonObject, warnings: PersonWarning[]): string[] {
+  const groups = ownValue(properties, "$groups");
+  if (!isJsonObject(groups)) return [];
+  const names: string[] = [];
+  for (const [name, value] of Object.entries(groups)) {
+    const key = groupKeyText(value);
+    if (key === null || key === "") continue;
+    if (isGroupText(name)) names.push(cleanText(name));
+    else if (!warnings.includes("invalid_group")) warnings.push("invalid_group");
+  }
+  return names;
+}
+
+function groupUpdateOf(properties: JsonObject): GroupUpdate | "invalid" {
+  const type = ownValue(properties, "$group_type");
+  const key = groupKeyText(ownValue(properties, "$group_key"));
+  if (typeof type !== "string" || !isGroupText(type)) return "invalid";
+  if (key === null || !isGroupText(key)) return "invalid";
+  const set = new Map(entriesOf(properties, "$group_set"));
+  return { type: cleanText(type), key, changes: { set, setOnce: new Map(), unset: [] } };
+}
+
+function isGroupText(text: string): boolean {
+  return text !== "" && text.length <= MAX_GROUP_TEXT_LENGTH;
+}
