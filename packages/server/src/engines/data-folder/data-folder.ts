@@ -1,0 +1,90 @@
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import Database from "libsql";
+
+/** The folder with everything a service on embedded storage keeps, held by this process. */
+export interface DataFolder {
+  readonly path: string;
+  /** Lets the next process in. The operating system does so itself when this one dies. */
+  release(): void;
+}
+
+/** Files and folders inside of a data folder. */
+export function dataFolderPaths(path: string) {
+  return {
+    metadata: join(path, "metadata.sqlite"),
+    eventLog: join(path, "event-log.sqlite"),
+    events: join(path, "events.duckdb"),
+    lock: join(path, "lock.sqlite"),
+    holder: join(path, "lock.json"),
+  };
+}
+
+/** Another process works in the folder. */
+export class DataFolderInUse extends Error {
+  override readonly name = "DataFolderInUse";
+
+  constructor(path: string, holder: FolderHolder | undefined) {
+    const who = holder ? ` (process ${holder.pid} since ${holder.since})` : "";
+    super(
+      `the data folder ${path} is in use by another hedgerow${who}: stop that one, or give this one a folder of its own with --data`,
+    );
+  }
+}
+
+export interface FolderHolder {
+  readonly pid: number;
+  /** ISO 8601. */
+  readonly since: string;
+}
+
+/**
+ * Creates the folder where it is missing, readable by its owner only, and takes it for this
+ * process. Throws {@link DataFolderInUse} when another process has it, and the file system's error
+ * when it cannot be written.
+ */
+export function openDataFolder(path: string, now: Date): DataFolder {
+  mkdirSync(path, { recursive: true, mode: 0o700 });
+  const paths = dataFolderPaths(path);
+  const release = lock(paths.lock);
+  if (!release) throw new DataFolderInUse(path, readHolder(paths.holder));
+  const holder: FolderHolder = { pid: process.pid, since: now.toISOString() };
+  writeFileSync(paths.holder, `${JSON.stringify(holder)}\n`);
+  return { path, release };
+}
+
+/** Who holds an existing folder: nobody, a process, or one that left no name. */
+export function folderHolder(path: string): FolderHolder | "nobody" | "unknown" {
+  const paths = dataFolderPaths(path);
+  const release = lock(paths.lock);
+  if (!release) return readHolder(paths.holder) ?? "unknown";
+  release();
+  return "nobody";
+}
+
+/**
+ * An exclusive transaction on a database of its own: a lock of the kernel, which no crash leaves
+ * behind. `undefined` when someone else has it.
+ */
+function lock(file: string): (() => void) | undefined {
+  const connection = new Database(file);
+  try {
+    connection.exec("pragma locking_mode = exclusive");
+    connection.exec("begin exclusive");
+  } catch (error) {
+    connection.close();
+    if (error instanceof Error && /locked|busy/i.test(error.message)) return undefined;
+    throw error;
+  }
+  return () => connection.close();
+}
+
+function readHolder(file: string): FolderHolder | undefined {
+  try {
+    const holder = JSON.parse(readFileSync(file, "utf8"));
+    const isHolder = Number.isInteger(holder?.pid) && typeof holder?.since === "string";
+    return isHolder ? holder : undefined;
+  } catch {
+    return undefined;
+  }
+}
