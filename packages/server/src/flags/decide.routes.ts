@@ -1,0 +1,92 @@
+import { isJsonObject, type Json } from "@hedgerow/core/json";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { type TSchema, Type } from "typebox";
+import type { ProjectsByToken } from "../accounts/projects-by-token.ts";
+import type { App } from "../http/app.ts";
+import { geoAddressOf } from "../http/client-address.ts";
+import { decodeBody, encodedBodyOf } from "../http/decode-body.ts";
+import { Refusal } from "../http/errors.ts";
+import { type DecideDeps, decide } from "./decide.ts";
+import { parseFlagRequest } from "./decide-request.ts";
+import { detectRuntime } from "./detect-runtime.ts";
+import { type AnswerShape, decideShape, flagsShape, writeFlagAnswer } from "./flag-answer.ts";
+
+const tags = ["flags"];
+
+const FlagQuery = Type.Object({
+  v: Type.Optional(Type.String({ description: "Version of the answer." })),
+  config: Type.Optional(Type.String({ description: "`true` adds the client settings." })),
+  only_evaluate_survey_feature_flags: Type.Optional(Type.String()),
+  compression: Type.Optional(Type.String({ description: "gzip, gzip-js, lz64 or base64." })),
+});
+
+type FlagQueryText = Readonly<Record<string, string | undefined>>;
+
+/** `POST /decide` and `POST /flags`: what SDKs ask for the flags of one person (interface 4.4). */
+export function decideRoutes(
+  app: App,
+  deps: DecideDeps & { readonly projects: ProjectsByToken },
+): void {
+  async function answer(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    { shape, withSettings }: { shape: AnswerShape; withSettings: boolean },
+  ): Promise<string> {
+    const query = request.query as FlagQueryText;
+    const { value, form } = decodeBody(encodedBodyOf(request));
+    const flagRequest = parseFlagRequest(withFormToken(value ?? null, form), query);
+    const found = deps.projects.find(flagRequest.token);
+    const project = found instanceof Promise ? await found : found;
+    if (!project) {
+      throw new Refusal(
+        "invalid_api_key",
+        "Project API key invalid. You can find your project API key in PostHog project settings.",
+      );
+    }
+    const decided = await decide(deps, {
+      project,
+      request: flagRequest,
+      address: geoAddressOf(request),
+      runtime: detectRuntime(request.headers),
+      onlySurveyFlags: isYes(query.only_evaluate_survey_feature_flags),
+    });
+    reply.header("content-type", "application/json; charset=utf-8");
+    return writeFlagAnswer(decided, shape, withSettings);
+  }
+
+  const schema = (summary: string): { tags: string[]; summary: string; querystring: TSchema } => ({
+    tags,
+    summary,
+    querystring: FlagQuery,
+  });
+
+  app.post("/decide", { schema: schema("Evaluate flags for one person") }, (request, reply) =>
+    answer(request, reply, {
+      shape: decideShape((request.query as FlagQueryText).v),
+      withSettings: true,
+    }),
+  );
+
+  app.post("/flags", { schema: schema("Evaluate flags for one person") }, (request, reply) => {
+    const { v, version, config } = request.query as FlagQueryText;
+    const asked = v ?? version;
+    return answer(request, reply, {
+      shape: flagsShape(asked),
+      // Neither a version nor a wish about settings: the caller gets everything (posthog-api 8.6).
+      withSettings: isYes(config) || (asked === undefined && config === undefined),
+    });
+  });
+}
+
+function isYes(text: string | undefined): boolean {
+  return text === "" || text === "1" || text?.toLowerCase() === "true";
+}
+
+/** A form may carry the key beside its `data` (posthog-api 8.3). */
+function withFormToken(body: Json, form: ReadonlyMap<string, string>): Json {
+  const token = form.get("api_key") ?? form.get("token");
+  if (token === undefined) return body;
+  const fields = Array.isArray(body) ? (body[0] ?? null) : body;
+  if (fields === null) return { $token: token };
+  return isJsonObject(fields) ? { ...fields, $token: token } : body;
+}
