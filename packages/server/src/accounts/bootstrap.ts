@@ -64,7 +64,10 @@ export async function bootstrap(options: {
         email: given.adminEmail ?? "admin@hedgerow.local",
         firstName: "Admin",
         lastName: "",
-        passwordHash: await hashPassword(password, randomBytes),
+        passwordHash: await hashPassword(password, {
+          origin: generatedPassword === null ? "chosen" : "generated",
+          randomBytes,
+        }),
       },
       key: {
         id: uuid(),
