@@ -70,7 +70,9 @@ export type FailureCode =
   | "dependency_cycle_flag"
   | "cohort_filters_parsing_error"
   | "hash_key_override_error"
-  | "flag_data_parsing_error";
+  | "flag_data_parsing_error"
+  /** A bug of ours in one flag: the others are answered all the same. */
+  | "evaluation_fault";
 
 /** The answer for one flag. */
 export interface FlagEvaluation {

@@ -1,0 +1,492 @@
+import { matchCohort } from "../cohorts/match-cohort.ts";
+import { type Json, ownValue } from "../json.ts";
+import { chooseVariant, type EncodedText, isHeldOut, VARIANT_SALT } from "./bucketing.ts";
+import type { EvaluationRequest, FlagSelection } from "./evaluation-request.ts";
+import type { FailureCode, FlagEvaluation } from "./flag.ts";
+import type { CompiledCondition, CompiledFilter, CompiledFlag, FlagSet } from "./flag-set.ts";
+import { compare } from "./match-property.ts";
+import { PersonView, read, UNAVAILABLE } from "./person-view.ts";
+import { describeReason, type Ending, isFailure, rankOf, reasonCode } from "./reason.ts";
+
+/** What a request's flags came to. */
+export interface EvaluationResult {
+  /**
+   * One per flag evaluated, failed ones included; flags on a dependency cycle are left out (11.5).
+   * Equal outcomes of a flag are the same frozen-by-contract object from one call to the next, so
+   * that a caller may keep what it derives from one (its JSON, say) in a `WeakMap`.
+   */
+  readonly evaluations: readonly FlagEvaluation[];
+  /** Keys that could not be computed, those left out included. */
+  readonly failedKeys: readonly string[];
+  readonly errorsWhileComputing: boolean;
+  /** Bugs of ours, for the caller's log: each made its flag fail with `evaluation_fault`. */
+  readonly faults: readonly { readonly key: string; readonly error: unknown }[];
+}
+
+/** An identifier in the forms that are hashed, encoded when first needed. */
+interface Identifier {
+  readonly text: string;
+  plain: EncodedText | null;
+  salted: EncodedText | null;
+}
+
+/** What one condition came to (flag-evaluation 4). */
+export type ConditionStep =
+  | "match"
+  | "no_condition_match"
+  | "out_of_rollout_bound"
+  | "no_group_type"
+  | FailureCode;
+
+const NO_KEYS: readonly string[] = [];
+const NO_FAULTS: EvaluationResult["faults"] = [];
+
+/** Evaluates the flags a request selects (flag-evaluation 4 to 12, 14, 15). Never throws. */
+export function evaluateFlags(set: FlagSet, request: EvaluationRequest): EvaluationResult {
+  const evaluation = new Evaluation(set, request);
+  const chosen = chooseFlags(set, request.selection);
+  const evaluations: FlagEvaluation[] = [];
+  let failedKeys: string[] | null = null;
+  let faults: { key: string; error: unknown }[] | null = null;
+  for (const flag of set.flags) {
+    if (!isChosen(flag, request.selection, chosen)) continue;
+    let answer: FlagEvaluation;
+    try {
+      answer = evaluation.evaluate(flag);
+    } catch (error) {
+      answer = answerOf(flag, "evaluation_fault", null, -1);
+      faults ??= [];
+      faults.push({ key: flag.identity.key, error });
+    }
+    evaluation.remember(flag, answer);
+    evaluations.push(answer);
+    if (answer.failed) {
+      failedKeys ??= [];
+      failedKeys.push(flag.identity.key);
+    }
+  }
+  for (const flag of set.cyclic) {
+    if (!isChosen(flag, request.selection, chosen)) continue;
+    failedKeys ??= [];
+    failedKeys.push(flag.identity.key);
+  }
+  return {
+    evaluations,
+    failedKeys: failedKeys ?? NO_KEYS,
+    errorsWhileComputing: failedKeys !== null,
+    faults: faults ?? NO_FAULTS,
+  };
+}
+
+/**
+ * The flags a request with `flag_keys` gets, those they depend on included (11.6), by position;
+ * `null` when it names none and gets all.
+ */
+export function chooseFlags(set: FlagSet, selection: FlagSelection): Uint8Array | null {
+  if (selection.keys === null) return null;
+  const chosen = new Uint8Array(set.byPosition.length);
+  const open: CompiledFlag[] = [];
+  for (const key of selection.keys) {
+    const flag = set.byKey.get(key);
+    if (flag !== undefined && isAllowed(flag, selection)) open.push(flag);
+  }
+  for (let flag = open.pop(); flag !== undefined; flag = open.pop()) {
+    if (chosen[flag.index] === 1) continue;
+    chosen[flag.index] = 1;
+    for (const target of flag.dependencies) {
+      const dependency = set.byPosition[target];
+      if (dependency !== undefined && isAllowed(dependency, selection)) open.push(dependency);
+    }
+  }
+  return chosen;
+}
+
+/** Whether a flag is among those a request gets. */
+export function isChosen(
+  flag: CompiledFlag,
+  selection: FlagSelection,
+  chosen: Uint8Array | null,
+): boolean {
+  return chosen === null ? isAllowed(flag, selection) : chosen[flag.index] === 1;
+}
+
+/** Runtime, contexts and survey flags (flag-evaluation 12.2 to 12.4). */
+function isAllowed(flag: CompiledFlag, selection: FlagSelection): boolean {
+  const { evaluationRuntime, evaluationContexts, isSurveyFlag } = flag.definition;
+  if (evaluationRuntime !== "all" && evaluationRuntime !== selection.runtime) return false;
+  if (selection.onlySurveyFlags && !isSurveyFlag) return false;
+  const { contexts } = selection;
+  if (contexts === null || evaluationContexts.length === 0) return true;
+  return evaluationContexts.some((context) => contexts.includes(context));
+}
+
+/**
+ * One evaluation: the request seen through a compiled set. Its steps are public so that an
+ * explanation walks the very same path, one step at a time.
+ */
+export class Evaluation {
+  readonly person: PersonView;
+  readonly #set: FlagSet;
+  readonly #request: EvaluationRequest;
+  readonly #answers: (FlagEvaluation | undefined)[] | null;
+  readonly #distinctId: Identifier;
+  #otherIdentifiers: Map<string, Identifier> | null = null;
+
+  constructor(set: FlagSet, request: EvaluationRequest) {
+    this.person = new PersonView(request);
+    this.#set = set;
+    this.#request = request;
+    this.#answers = set.hasDependencies ? [] : null;
+    this.#distinctId = { text: request.distinctId, plain: null, salted: null };
+  }
+
+  /** Keeps an answer for the flags that depend on it. */
+  remember(flag: CompiledFlag, answer: FlagEvaluation): void {
+    if (this.#answers !== null) this.#answers[flag.index] = answer;
+  }
+
+  /** One flag, its dependencies having been evaluated before (flag-evaluation 4). */
+  evaluate(flag: CompiledFlag): FlagEvaluation {
+    if (flag.failure !== null) return answerOf(flag, flag.failure, null, -1);
+    if (flag.hasMissingDependency || this.#missesDependency(flag)) {
+      return answerOf(flag, "missing_dependency", null, -1);
+    }
+    return this.enrollment(flag) ?? this.holdout(flag) ?? this.#conditions(flag);
+  }
+
+  #missesDependency(flag: CompiledFlag): boolean {
+    for (const target of flag.dependencies) {
+      if (this.#answers?.[target]?.reason.code === "missing_dependency") return true;
+    }
+    return false;
+  }
+
+  /** Early-access enrolment; `null` when it does not decide (flag-evaluation 8). */
+  enrollment(flag: CompiledFlag): FlagEvaluation | null {
+    if (flag.enrollmentProperty !== null) {
+      const value = this.person.value(flag.enrollmentProperty);
+      if (value === UNAVAILABLE) return answerOf(flag, "database_error", null, -1);
+      if (value === undefined) return null;
+      return enrolled(flag, value === true || value === "true");
+    }
+    const { superCondition } = flag;
+    if (superCondition === null) return null;
+    const isConcerned = this.#hasAnyProperty(superCondition);
+    if (isConcerned === UNAVAILABLE) return answerOf(flag, "database_error", null, -1);
+    if (!isConcerned) return null;
+    const step = this.condition(flag, superCondition);
+    return step === "match" || !isFailureStep(step)
+      ? enrolled(flag, step === "match")
+      : answerOf(flag, step, null, -1);
+  }
+
+  #hasAnyProperty(condition: CompiledCondition): boolean | typeof UNAVAILABLE {
+    let isUnavailable = false;
+    for (const filter of condition.filters) {
+      if (filter.kind !== "person") continue;
+      const value = this.person.value(filter.property);
+      if (value === UNAVAILABLE) isUnavailable = true;
+      else if (value !== undefined) return true;
+    }
+    return isUnavailable ? UNAVAILABLE : false;
+  }
+
+  /** The holdout's answer; `null` outside it (flag-evaluation 9). */
+  holdout(flag: CompiledFlag): FlagEvaluation | null {
+    const { holdout } = flag;
+    if (holdout === null) return null;
+    if (holdout.exclusionPercentage >= 100) return holdout.answer;
+    const identifier = this.#holdoutIdentifier(flag);
+    if (identifier === null) return null;
+    const hash = this.#set.bucketing.hash(this.#set.holdoutPrefix, this.#plain(identifier));
+    return isHeldOut(hash, holdout.exclusionPercentage) ? holdout.answer : null;
+  }
+
+  /** Stored overrides do not count here, the request's anonymous id does (9.3). */
+  #holdoutIdentifier(flag: CompiledFlag): Identifier | null {
+    if (flag.aggregation !== null) {
+      const key = this.groupKey(flag.aggregation.groupName);
+      return key === null ? null : this.#identifier(key);
+    }
+    if (flag.isDeviceBucketed) return this.#identifier(this.deviceId() ?? this.#request.distinctId);
+    const anonymous = flag.isContinuous ? this.#request.anonDistinctId : null;
+    return this.#identifier(anonymous || this.#request.distinctId);
+  }
+
+  #conditions(flag: CompiledFlag): FlagEvaluation {
+    let best: Ending = "no_group_type";
+    let bestRank = 0;
+    let bestIndex: number | null = null;
+    let skippedGroups = false;
+    for (const condition of flag.conditions) {
+      const step = this.condition(flag, condition);
+      if (step === "match") return this.#matched(flag, condition);
+      if (isFailureStep(step)) return answerOf(flag, step, condition.index, -1);
+      const rank = rankOf(step);
+      if (rank >= bestRank) {
+        best = step;
+        bestRank = rank;
+        bestIndex = condition.index;
+      }
+      if (step === "no_group_type") skippedGroups = true;
+      // A condition withheld for want of a device id was never asked about its filters.
+      if (step === "out_of_rollout_bound" && flag.exitsEarly && !this.isWithheld(flag, condition)) {
+        return answerOf(flag, step, condition.index, -1);
+      }
+    }
+    if (best === "no_condition_match" && skippedGroups) best = "no_condition_match_groups_skipped";
+    return answerOf(flag, best, bestIndex, -1);
+  }
+
+  /** One condition: aggregation, filters, rollout, in this order. */
+  condition(flag: CompiledFlag, condition: CompiledCondition): ConditionStep {
+    const { aggregation } = condition;
+    if (aggregation !== null) {
+      if (this.groupKey(aggregation.groupName) === null) return "no_group_type";
+    } else if (this.isWithheld(flag, condition)) {
+      return "out_of_rollout_bound";
+    }
+    for (const filter of condition.filters) {
+      const step = this.filter(filter);
+      if (step !== "match") return step;
+    }
+    return this.#rollout(flag, condition);
+  }
+
+  /** A person condition whose hash would need a device id that was not sent (5.4). */
+  isWithheld(flag: CompiledFlag, condition: CompiledCondition): boolean {
+    return (
+      flag.isDeviceBucketed &&
+      condition.aggregation === null &&
+      condition.hashDecides &&
+      this.deviceId() === null
+    );
+  }
+
+  /** One filter: a match, no match (errors included), or a failure of the whole flag. */
+  filter(filter: CompiledFilter): "match" | "no_condition_match" | FailureCode {
+    switch (filter.kind) {
+      case "person": {
+        const value = this.person.value(filter.property);
+        if (value === UNAVAILABLE) return "database_error";
+        return compare(filter.comparison, value, this.person) === true
+          ? "match"
+          : "no_condition_match";
+      }
+      case "group": {
+        const value = this.groupValue(filter);
+        if (value === UNAVAILABLE) return "database_error";
+        return compare(filter.comparison, value, this.person) === true
+          ? "match"
+          : "no_condition_match";
+      }
+      case "person_metadata": {
+        const value = filter.isCreatedAt ? this.person.createdAt() : undefined;
+        if (value === UNAVAILABLE) return "database_error";
+        return compare(filter.comparison, value, this.person) === true
+          ? "match"
+          : "no_condition_match";
+      }
+      case "flag":
+        return this.#dependsOn(filter.target, filter.expected) ? "match" : "no_condition_match";
+      case "cohort": {
+        if (filter.cohort === null) return "dependency_not_found_cohort";
+        if (filter.wanted === null) return "no_condition_match";
+        if (filter.cohort.failure !== null) return filter.cohort.failure;
+        const isMember = matchCohort(filter.cohort, this.#set.cohorts, this.person);
+        if (isMember === UNAVAILABLE) return "database_error";
+        return isMember === filter.wanted ? "match" : "no_condition_match";
+      }
+    }
+  }
+
+  /** What an expectation on another flag gives (flag-evaluation 11.2, 11.3). */
+  #dependsOn(target: number, expected: boolean | string | null): boolean {
+    const answer = target === -1 ? undefined : this.#answers?.[target];
+    if (answer?.failed === true || expected === null) return false;
+    const value = answer?.value ?? false;
+    return expected === true ? value !== false : value === expected;
+  }
+
+  /** The group's key sent with the request; `null` when it is missing or empty (5.3). */
+  groupKey(groupName: string | null): string | null {
+    if (groupName === null || !Object.hasOwn(this.#request.groups, groupName)) return null;
+    return this.#request.groups[groupName] || null;
+  }
+
+  /** A property of a group: its key, then what was sent, then what is stored (6.4). */
+  groupValue(
+    filter: Extract<CompiledFilter, { kind: "group" }>,
+  ): Json | undefined | typeof UNAVAILABLE {
+    const { groupName, property } = filter;
+    const key = this.groupKey(groupName);
+    if (groupName === null || key === null) return undefined;
+    if (property.text === "$group_key") return key;
+    const { groupProperties, stored } = this.#request;
+    const sent = Object.hasOwn(groupProperties, groupName) ? groupProperties[groupName] : undefined;
+    const value = sent === undefined ? undefined : read(sent, property);
+    if (value !== undefined) return value;
+    if (stored.groups === "unavailable") return UNAVAILABLE;
+    const known = Object.hasOwn(stored.groups, groupName) ? stored.groups[groupName] : undefined;
+    return known === undefined ? undefined : read(known, property);
+  }
+
+  /** The device id sent with the request, else one among the person properties (5.4). */
+  deviceId(): string | null {
+    const { deviceId, personProperties } = this.#request;
+    if (deviceId !== null && deviceId !== "") return deviceId;
+    const property = ownValue(personProperties, "$device_id");
+    return typeof property === "string" && property !== "" ? property : null;
+  }
+
+  #rollout(flag: CompiledFlag, condition: CompiledCondition): ConditionStep {
+    const percentage = condition.rolloutPercentage;
+    if (percentage === 100) return "match";
+    const identifier = this.#conditionIdentifier(flag, condition);
+    if (typeof identifier === "string") return identifier;
+    // The empty identifier counts as hash 0, without hashing (2.7).
+    const hash =
+      identifier.text === ""
+        ? 0
+        : this.#set.bucketing.hash(flag.hashPrefix, this.#plain(identifier));
+    return hash <= percentage / 100 ? "match" : "out_of_rollout_bound";
+  }
+
+  #matched(flag: CompiledFlag, condition: CompiledCondition): FlagEvaluation {
+    let variantIndex = condition.variantIndex;
+    if (variantIndex === -1 && flag.variantKeys.length > 0) {
+      const identifier = this.#conditionIdentifier(flag, condition);
+      if (typeof identifier === "string") {
+        // Without a split every identifier gets the same variant.
+        if (condition.hashDecides) return answerOf(flag, identifier, condition.index, -1);
+        variantIndex = chooseVariant(0, flag.variantBounds);
+      } else {
+        const hash =
+          identifier.text === ""
+            ? 0
+            : this.#set.bucketing.hash(flag.hashPrefix, this.#salted(identifier));
+        variantIndex = chooseVariant(hash, flag.variantBounds);
+      }
+    }
+    return answerOf(flag, "condition_match", condition.index, variantIndex);
+  }
+
+  /** Whom a condition hashes (flag-evaluation 5); the failure when that is unknown. */
+  #conditionIdentifier(
+    flag: CompiledFlag,
+    condition: CompiledCondition,
+  ): Identifier | "hash_key_override_error" {
+    if (condition.aggregation !== null) {
+      return this.#identifier(this.groupKey(condition.aggregation.groupName) ?? "");
+    }
+    const { distinctId, anonDistinctId } = this.#request;
+    if (flag.isDeviceBucketed) return this.#identifier(this.deviceId() ?? distinctId);
+    if (!flag.isContinuous) return this.#distinctId;
+    const { person } = this.person;
+    if (person === "unavailable" || person?.hashKeyOverrides === "unavailable") {
+      return "hash_key_override_error";
+    }
+    const override = person?.hashKeyOverrides.get(flag.identity.key);
+    return this.#identifier(override || anonDistinctId || distinctId);
+  }
+
+  #identifier(text: string): Identifier {
+    if (text === this.#distinctId.text) return this.#distinctId;
+    this.#otherIdentifiers ??= new Map();
+    let identifier = this.#otherIdentifiers.get(text);
+    if (identifier === undefined) {
+      identifier = { text, plain: null, salted: null };
+      this.#otherIdentifiers.set(text, identifier);
+    }
+    return identifier;
+  }
+
+  #plain(identifier: Identifier): EncodedText {
+    identifier.plain ??= this.#set.bucketing.encode(identifier.text);
+    return identifier.plain;
+  }
+
+  #salted(identifier: Identifier): EncodedText {
+    identifier.salted ??= this.#set.bucketing.encode(identifier.text + VARIANT_SALT);
+    return identifier.salted;
+  }
+}
+
+function isFailureStep(step: ConditionStep): step is FailureCode {
+  return (
+    step !== "match" &&
+    step !== "no_condition_match" &&
+    step !== "out_of_rollout_bound" &&
+    step !== "no_group_type"
+  );
+}
+
+/** On or off by enrolment; the payload under "true" comes with both (8.3). */
+function enrolled(flag: CompiledFlag, isOn: boolean): FlagEvaluation {
+  return answerOf(flag, "super_condition_value", 0, isOn ? 0 : -1);
+}
+
+const ENDING_NUMBERS: ReadonlyMap<Ending, number> = new Map(
+  (
+    [
+      "condition_match",
+      "out_of_rollout_bound",
+      "no_condition_match",
+      "no_condition_match_groups_skipped",
+      "no_group_type",
+      "super_condition_value",
+      "missing_dependency",
+      "database_error",
+      "dependency_not_found_cohort",
+      "dependency_cycle_cohort",
+      "dependency_not_found_flag",
+      "dependency_cycle_flag",
+      "cohort_filters_parsing_error",
+      "hash_key_override_error",
+      "flag_data_parsing_error",
+      "evaluation_fault",
+      "holdout_condition_value",
+      "flag_disabled",
+    ] satisfies Ending[]
+  ).map((ending, index) => [ending, index]),
+);
+
+/** The flag's one answer object for an outcome; `choice` is a variant's position, or -1. */
+function answerOf(
+  flag: CompiledFlag,
+  ending: Ending,
+  conditionIndex: number | null,
+  choice: number,
+): FlagEvaluation {
+  const choices = flag.variantKeys.length + 2;
+  const position = conditionIndex === null ? 0 : conditionIndex + 1;
+  const number =
+    (position * ENDING_NUMBERS.size + (ENDING_NUMBERS.get(ending) ?? 0)) * choices + choice + 1;
+  let answer = flag.answers.get(number);
+  if (answer === undefined) {
+    answer = createAnswer(flag, ending, conditionIndex, choice);
+    flag.answers.set(number, answer);
+  }
+  return answer;
+}
+
+function createAnswer(
+  flag: CompiledFlag,
+  ending: Ending,
+  conditionIndex: number | null,
+  choice: number,
+): FlagEvaluation {
+  const isMatch = ending === "condition_match";
+  const isEnrollment = ending === "super_condition_value";
+  const variant = isMatch ? flag.variantKeys[choice] : undefined;
+  const hasPayload =
+    isMatch || (isEnrollment && (choice === 0 || flag.enrollmentProperty !== null));
+  const description = describeReason(ending, conditionIndex);
+  return {
+    flag: flag.identity,
+    value: isMatch ? (variant ?? true) : isEnrollment && choice === 0,
+    payload: hasPayload ? (flag.payloads.get(variant ?? "true") ?? null) : null,
+    reason: { code: reasonCode(ending), conditionIndex, description },
+    failed: isFailure(ending),
+  };
+}

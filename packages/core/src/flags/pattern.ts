@@ -1,0 +1,123 @@
+import { RE2JS } from "re2js";
+import { type RestatedPattern, restatePattern } from "./regex-dialect.ts";
+
+/** What regexes of one evaluation may still cost; taken from as they run. */
+export interface PatternBudget {
+  /** Steps (program size times subject length) left for expensive linear-time matches. */
+  steps: number;
+  /** Milliseconds left for backtracking matches. */
+  timeMs: number;
+}
+
+/**
+ * Runs patterns that need look-around or back-references, which no linear-time engine has.
+ * Must end every match in time: a match that does not end is stopped and says so.
+ */
+export interface BacktrackingPatterns {
+  /** Compiles JavaScript source; `null` when it is not a valid pattern. */
+  compile(source: string, flags: string): BacktrackingPattern | null;
+}
+
+/** A compiled backtracking pattern. */
+export interface BacktrackingPattern {
+  /**
+   * Whether the pattern occurs in the subject. Takes what it used from `budget.timeMs`;
+   * `"stopped"` when its own limit or the budget ran out.
+   */
+  test(subject: string, budget: PatternBudget): boolean | "stopped";
+}
+
+/** A pattern ready to search: unanchored, case-sensitive (flag-evaluation 7.5). */
+export interface CompiledPattern {
+  /** `"error"` when the match would cost, or did cost, more than allowed. */
+  test(subject: string, budget: PatternBudget): boolean | "error";
+}
+
+/** A platform without a backtracking engine: such patterns count as invalid. */
+export const NO_BACKTRACKING: BacktrackingPatterns = { compile: () => null };
+
+/** Longer patterns count as invalid. */
+export const MAX_PATTERN_LENGTH = 4_000;
+
+/** Larger programs are not given to the linear-time engine: building it alone takes long. */
+const MAX_PROGRAM_SIZE = 2_000;
+
+/** Most steps one linear-time match may take, about 10 ms while its automaton is still cold. */
+const MAX_MATCH_STEPS = 100_000;
+
+/** Matches below this many steps are too cheap to be counted. */
+const FREE_MATCH_STEPS = 10_000;
+
+/** A fresh budget for one evaluation request. */
+export function createPatternBudget(): PatternBudget {
+  return { steps: 3 * MAX_MATCH_STEPS, timeMs: 30 };
+}
+
+/** Compiles a pattern once; `null` when it is invalid (no match for regex and not_regex alike). */
+export function compilePattern(
+  pattern: string,
+  backtracking: BacktrackingPatterns,
+): CompiledPattern | null {
+  if (pattern.length > MAX_PATTERN_LENGTH) return null;
+  const restated = restatePattern(pattern);
+  if (restated === null) return null;
+  const { literal } = restated;
+  if (literal !== null) {
+    const { text, atStart, atEnd } = literal;
+    if (atStart && atEnd) return { test: (subject) => subject === text };
+    if (atStart) return { test: (subject) => subject.startsWith(text) };
+    if (atEnd) return { test: (subject) => subject.endsWith(text) };
+    return { test: (subject) => subject.includes(text) };
+  }
+  const linear = compileLinear(restated);
+  const fallback = () =>
+    restated.backtracking === null
+      ? null
+      : backtracking.compile(restated.backtracking.source, restated.backtracking.flags);
+  if (linear === null) {
+    const pattern = fallback();
+    return pattern === null
+      ? null
+      : { test: (subject, budget) => settle(pattern, subject, budget) };
+  }
+  return boundLinear(linear, fallback);
+}
+
+function compileLinear(restated: RestatedPattern): RE2JS | null {
+  if (restated.linear === null || restated.programSize > MAX_PROGRAM_SIZE) return null;
+  try {
+    return RE2JS.compile(restated.linear);
+  } catch {
+    return null;
+  }
+}
+
+function boundLinear(
+  linear: RE2JS,
+  compileFallback: () => BacktrackingPattern | null,
+): CompiledPattern {
+  const programSize = linear.programSize();
+  let fallback: BacktrackingPattern | null | undefined;
+  return {
+    test(subject, budget) {
+      const steps = programSize * subject.length;
+      if (steps <= FREE_MATCH_STEPS) return linear.test(subject);
+      if (steps <= MAX_MATCH_STEPS && steps <= budget.steps) {
+        budget.steps -= steps;
+        return linear.test(subject);
+      }
+      // Too much to promise: the other engine stops by the clock.
+      fallback ??= compileFallback();
+      return fallback === null ? "error" : settle(fallback, subject, budget);
+    },
+  };
+}
+
+function settle(
+  pattern: BacktrackingPattern,
+  subject: string,
+  budget: PatternBudget,
+): boolean | "error" {
+  const result = pattern.test(subject, budget);
+  return result === "stopped" ? "error" : result;
+}
