@@ -16,13 +16,13 @@ const MAX_ATTEMPTS = 10;
 
 /** A {@link ChangeDefinitions} that runs the changes of one project one after another. */
 export function createChangeDefinitions(
-  compiledFlags: Pick<CompiledFlags, "get" | "refresh">,
+  compiledFlags: Pick<CompiledFlags, "refresh">,
 ): ChangeDefinitions {
   const lastChanges = new Map<number, Promise<unknown>>();
 
   return async (projectId, decide) => {
     const attempt = async () => {
-      let snapshot = await compiledFlags.get(projectId);
+      let snapshot = await compiledFlags.refresh(projectId);
       for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
         const outcome = await decide(snapshot);
         snapshot = await compiledFlags.refresh(projectId);

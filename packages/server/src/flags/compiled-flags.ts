@@ -1,5 +1,5 @@
-import type { FlagSet } from "@hedgerow/core/flags/compile-flags";
 import type { ProjectDefinitions } from "@hedgerow/core/flags/flag";
+import type { FlagSet } from "@hedgerow/core/flags/flag-set";
 import type { FlagStore, VersionedDefinitions } from "./flag-store.ts";
 
 /** A project's flags as they stood at one revision, ready for evaluation. Never changes. */

@@ -1,6 +1,6 @@
 import type { CohortDefinition } from "@hedgerow/core/flags/flag";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
-import { type ExpressionBuilder, type Selectable, sql, type Updateable } from "kysely";
+import type { Expression, ExpressionBuilder, Selectable, SqlBool, Updateable } from "kysely";
 import type {
   FlagFields,
   FlagListQuery,
@@ -17,6 +17,7 @@ import {
   encodeInstant,
   encodeJson,
 } from "./codec.ts";
+import { containsText } from "./contains-text.ts";
 import { nextRevisionAfter } from "./project-revisions.ts";
 import type { Schema } from "./schema.ts";
 import type { SqlDatabase } from "./sql-database.ts";
@@ -308,7 +309,7 @@ function listed(
   projectId: number,
   query: FlagListQuery,
 ) {
-  const conditions = [
+  const conditions: Expression<SqlBool>[] = [
     eb("project_id", "=", projectId),
     eb("deleted", "=", encodeBoolean(false)),
     eb("creation_context", "!=", SURVEYS),
@@ -319,10 +320,12 @@ function listed(
     conditions.push(eb("evaluation_runtime", "=", query.evaluationRuntime));
   }
   if (query.search !== null) {
-    const pattern = `%${query.search.toLowerCase().replace(/[\\%_]/g, "\\$&")}%`;
-    const contains = (column: "key" | "name") =>
-      sql<boolean>`lower(${eb.ref(column)}) like ${pattern} escape '\\'`;
-    conditions.push(eb.or([contains("key"), contains("name")]) as (typeof conditions)[number]);
+    conditions.push(
+      eb.or([
+        containsText(eb.ref("key"), query.search),
+        containsText(eb.ref("name"), query.search),
+      ]),
+    );
   }
   switch (query.type) {
     case "boolean":

@@ -1,0 +1,257 @@
+import type { Expression, ExpressionBuilder, Selectable, SqlBool, Transaction } from "kysely";
+import type {
+  CohortFields,
+  CohortListQuery,
+  CohortRecord,
+  CohortStore,
+  MembershipChange,
+  NamedPersons,
+} from "../../cohorts/cohort-store.ts";
+import {
+  decodeBoolean,
+  decodeInstant,
+  decodeJson,
+  encodeBoolean,
+  encodeInstant,
+  encodeJson,
+} from "./codec.ts";
+import { containsText } from "./contains-text.ts";
+import { nextRevisionAfter } from "./project-revisions.ts";
+import type { Schema } from "./schema.ts";
+import type { SqlDatabase } from "./sql-database.ts";
+
+/** {@link CohortStore} on SQL. */
+export function createCohortStore({ reads, writes }: SqlDatabase): CohortStore {
+  const changeMembers = (
+    projectId: number,
+    id: number,
+    persons: NamedPersons,
+    now: Date,
+    change: typeof insertMembers,
+  ): Promise<MembershipChange | undefined> =>
+    writes.transaction().execute(async (transaction) => {
+      const cohort = await transaction
+        .updateTable("cohorts")
+        .set({ members_changed_at: encodeInstant(now) })
+        .where("project_id", "=", projectId)
+        .where("id", "=", id)
+        .where("is_static", "=", encodeBoolean(true))
+        .where("deleted", "=", encodeBoolean(false))
+        .returning("id")
+        .executeTakeFirst();
+      if (!cohort) return undefined;
+      const { ids, unknown } = await findPersons(transaction, projectId, persons);
+      return { changed: await change(transaction, id, ids), unknown };
+    });
+
+  return {
+    async create(projectId, fields, members, { authorId, now, ifRevision }) {
+      return await writes.transaction().execute(async (transaction) => {
+        const revision = await nextRevisionAfter(transaction, projectId, ifRevision);
+        if (revision === undefined) return "stale";
+        const row = await transaction
+          .insertInto("cohorts")
+          .values({
+            ...encodeFields(fields),
+            project_id: projectId,
+            created_at: encodeInstant(now),
+            created_by: authorId,
+            members_changed_at: fields.isStatic ? encodeInstant(now) : null,
+            changed_revision: revision,
+          })
+          .returningAll()
+          .executeTakeFirstOrThrow();
+        const { ids, unknown } = await findPersons(transaction, projectId, members);
+        const count = await insertMembers(transaction, row.id, ids);
+        return { cohort: decodeCohort({ ...row, member_count: count }), unknown };
+      });
+    },
+
+    async update(projectId, id, change, { ifRevision }) {
+      return await writes.transaction().execute(async (transaction) => {
+        const current = await transaction
+          .selectFrom("cohorts")
+          .selectAll()
+          .select(memberCount)
+          .where("project_id", "=", projectId)
+          .where("id", "=", id)
+          .executeTakeFirst();
+        if (!current) return "not-found";
+        const revision = await nextRevisionAfter(transaction, projectId, ifRevision);
+        if (revision === undefined) return "stale";
+        const row = await transaction
+          .updateTable("cohorts")
+          .set({
+            ...encodeFields({ ...decodeCohort(current), ...change }),
+            changed_revision: revision,
+          })
+          .where("id", "=", id)
+          .returningAll()
+          .executeTakeFirstOrThrow();
+        return decodeCohort({ ...row, member_count: current.member_count });
+      });
+    },
+
+    async cohort(projectId, id) {
+      const row = await reads
+        .selectFrom("cohorts")
+        .selectAll()
+        .select(memberCount)
+        .where("project_id", "=", projectId)
+        .where("id", "=", id)
+        .executeTakeFirst();
+      return row && decodeCohort(row);
+    },
+
+    async list(projectId, query) {
+      const matching = reads.selectFrom("cohorts").where((eb) => listed(eb, projectId, query));
+      const { count } = await matching
+        .select((eb) => eb.fn.countAll<number>().as("count"))
+        .executeTakeFirstOrThrow();
+      const rows = await matching
+        .selectAll()
+        .select(memberCount)
+        .orderBy("created_at", "desc")
+        .orderBy("id", "desc")
+        .limit(query.limit)
+        .offset(query.offset)
+        .execute();
+      return { count, cohorts: rows.map(decodeCohort) };
+    },
+
+    addMembers: (projectId, id, persons, now) =>
+      changeMembers(projectId, id, persons, now, insertMembers),
+
+    removeMembers: (projectId, id, persons, now) =>
+      changeMembers(projectId, id, persons, now, deleteMembers),
+  };
+}
+
+type CohortRow = Selectable<Schema["cohorts"]> & { member_count: number | null };
+
+const memberCount = (eb: ExpressionBuilder<Schema, "cohorts">) =>
+  eb
+    .selectFrom("cohort_members")
+    .select((members) => members.fn.countAll<number>().as("count"))
+    .whereRef("cohort_members.cohort_id", "=", "cohorts.id")
+    .as("member_count");
+
+function encodeFields(fields: CohortFields) {
+  return {
+    name: fields.name,
+    description: fields.description,
+    is_static: encodeBoolean(fields.isStatic),
+    filters: encodeJson(fields.filters),
+    deleted: encodeBoolean(fields.deleted),
+  };
+}
+
+function decodeCohort(row: CohortRow): CohortRecord {
+  const isStatic = decodeBoolean(row.is_static);
+  return {
+    id: row.id,
+    projectId: row.project_id,
+    name: row.name,
+    description: row.description,
+    isStatic,
+    filters: decodeJson(row.filters),
+    deleted: decodeBoolean(row.deleted),
+    createdAt: decodeInstant(row.created_at),
+    createdById: row.created_by,
+    memberCount: isStatic ? row.member_count : null,
+    membersChangedAt:
+      row.members_changed_at === null ? null : decodeInstant(row.members_changed_at),
+  };
+}
+
+function listed(
+  eb: ExpressionBuilder<Schema, "cohorts">,
+  projectId: number,
+  query: CohortListQuery,
+) {
+  const conditions: Expression<SqlBool>[] = [
+    eb("project_id", "=", projectId),
+    eb("deleted", "=", encodeBoolean(false)),
+  ];
+  if (query.isStatic !== null) conditions.push(eb("is_static", "=", encodeBoolean(query.isStatic)));
+  if (query.createdById !== null) conditions.push(eb("created_by", "=", query.createdById));
+  if (query.search !== null) conditions.push(containsText(eb.ref("name"), query.search));
+  return eb.and(conditions);
+}
+
+/** Names and members per statement: engines bound the parameters of one. */
+const CHUNK = 500;
+
+async function findPersons(
+  transaction: Transaction<Schema>,
+  projectId: number,
+  { uuids, distinctIds }: NamedPersons,
+): Promise<{ ids: ReadonlySet<number>; unknown: NamedPersons }> {
+  const idsByUuid = new Map<string, number>();
+  for (const chunk of chunks(uuids.map((uuid) => uuid.toLowerCase()))) {
+    const rows = await transaction
+      .selectFrom("persons")
+      .select(["uuid", "id"])
+      .where("project_id", "=", projectId)
+      .where("uuid", "in", chunk)
+      .execute();
+    for (const { uuid, id } of rows) idsByUuid.set(uuid, id);
+  }
+  const idsByDistinctId = new Map<string, number>();
+  for (const chunk of chunks(distinctIds)) {
+    const rows = await transaction
+      .selectFrom("person_distinct_ids")
+      .select(["distinct_id", "person_id"])
+      .where("project_id", "=", projectId)
+      .where("distinct_id", "in", chunk)
+      .execute();
+    for (const { distinct_id, person_id } of rows) idsByDistinctId.set(distinct_id, person_id);
+  }
+  return {
+    ids: new Set([...idsByUuid.values(), ...idsByDistinctId.values()]),
+    unknown: {
+      uuids: uuids.filter((uuid) => !idsByUuid.has(uuid.toLowerCase())),
+      distinctIds: distinctIds.filter((distinctId) => !idsByDistinctId.has(distinctId)),
+    },
+  };
+}
+
+async function insertMembers(
+  transaction: Transaction<Schema>,
+  cohortId: number,
+  personIds: ReadonlySet<number>,
+): Promise<number> {
+  let inserted = 0;
+  for (const chunk of chunks([...personIds])) {
+    const { numInsertedOrUpdatedRows } = await transaction
+      .insertInto("cohort_members")
+      .values(chunk.map((personId) => ({ cohort_id: cohortId, person_id: personId })))
+      .onConflict((conflict) => conflict.columns(["cohort_id", "person_id"]).doNothing())
+      .executeTakeFirstOrThrow();
+    inserted += Number(numInsertedOrUpdatedRows ?? 0);
+  }
+  return inserted;
+}
+
+async function deleteMembers(
+  transaction: Transaction<Schema>,
+  cohortId: number,
+  personIds: ReadonlySet<number>,
+): Promise<number> {
+  let deleted = 0;
+  for (const chunk of chunks([...personIds])) {
+    const { numDeletedRows } = await transaction
+      .deleteFrom("cohort_members")
+      .where("cohort_id", "=", cohortId)
+      .where("person_id", "in", chunk)
+      .executeTakeFirstOrThrow();
+    deleted += Number(numDeletedRows);
+  }
+  return deleted;
+}
+
+function* chunks<Item>(items: readonly Item[]): Generator<Item[]> {
+  for (let start = 0; start < items.length; start += CHUNK) {
+    yield items.slice(start, start + CHUNK);
+  }
+}

@@ -1,0 +1,48 @@
+import { randomUUID } from "node:crypto";
+import { createSqlAccountStore } from "./account-store.ts";
+import type { SqlDatabase } from "./sql-database.ts";
+
+/** Makes the projects and users that records of other features belong to. */
+export async function projectsAndUsers(database: SqlDatabase) {
+  const accounts = createSqlAccountStore(database);
+  const now = new Date("2026-01-01T00:00:00Z");
+  const { id: organizationId } = await accounts.createOrganization(
+    { id: randomUUID(), name: "O", slug: "o" },
+    now,
+  );
+  const newProject = async (timeZone = "UTC"): Promise<number> => {
+    const uuid = randomUUID();
+    const project = await accounts.createProject(
+      {
+        uuid,
+        organizationId,
+        name: "P",
+        apiToken: `phc_${uuid}`,
+        secretApiToken: `phs_${uuid}`,
+        timeZone,
+      },
+      now,
+    );
+    if (typeof project === "string") throw new Error(project);
+    return project.id;
+  };
+  const newUser = async (): Promise<number> => {
+    const uuid = randomUUID();
+    const user = await accounts.createUser(
+      {
+        uuid,
+        distinctId: uuid,
+        email: `${uuid}@example.org`,
+        passwordHash: "hash",
+        firstName: "Ada",
+        lastName: "",
+        currentOrganizationId: organizationId,
+        currentProjectId: await newProject(),
+      },
+      now,
+    );
+    if (typeof user === "string") throw new Error(user);
+    return user.id;
+  };
+  return { newProject, newUser };
+}
