@@ -211,6 +211,7 @@ export function accountStoreContract(open: OpenAccountStore): void {
       const { organization, user } = await anOwner();
       const other = await anOrganization();
       expect(await store.membershipsOf(user.id)).toEqual([]);
+      expect(await store.memberCount(organization.id)).toBe(0);
       await store.addMember(organization.id, user.id, 1);
       await store.addMember(other.id, user.id, 8);
       await store.addMember(organization.id, user.id, 15);
@@ -218,6 +219,7 @@ export function accountStoreContract(open: OpenAccountStore): void {
         { organization, level: 15 },
         { organization: other, level: 8 },
       ]);
+      expect(await store.memberCount(organization.id)).toBe(1);
     });
   });
 

@@ -133,7 +133,9 @@ export interface AccountStore {
   firstUser(): Promise<User | undefined>;
   passwordHashOf(userId: number): Promise<string | undefined>;
   addMember(organizationId: string, userId: number, level: MembershipLevel): Promise<void>;
+  /** Oldest organization first. */
   membershipsOf(userId: number): Promise<readonly Membership[]>;
+  memberCount(organizationId: string): Promise<number>;
 
   createPersonalKey(draft: PersonalKeyDraft, now: Date): Promise<PersonalKey>;
   personalKeyByHash(hash: string): Promise<PersonalKey | undefined>;

@@ -221,5 +221,5 @@ function pathParameter(request: FastifyRequest, name: string): string {
 
 /** Whether a text has the form of a UUID, any version. */
 export function isUuid(text: string): boolean {
-  return /^[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}$/i.test(text);
+  return /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/i.test(text);
 }

@@ -24,6 +24,7 @@ const REFUSALS = {
   required: [400, "validation_error"],
   null: [400, "validation_error"],
   blank: [400, "validation_error"],
+  empty: [400, "validation_error"],
   max_length: [400, "validation_error"],
   invalid_input: [400, "validation_error"],
   invalid_choice: [400, "validation_error"],

@@ -195,6 +195,15 @@ export function createSqlAccountStore(database: SqlDatabase): AccountStore {
       );
     },
 
+    async memberCount(organizationId) {
+      const { count } = await reads
+        .selectFrom("memberships")
+        .select((select) => select.fn.countAll<number>().as("count"))
+        .where("organization_id", "=", organizationId)
+        .executeTakeFirstOrThrow();
+      return count;
+    },
+
     createPersonalKey: (draft, now) => insertKey(writes, draft, now),
 
     async personalKeyByHash(hash) {

@@ -1,0 +1,71 @@
+import { type Static, Type } from "typebox";
+import type { App } from "../http/app.ts";
+import { access, callerOf } from "../http/management-api.ts";
+import { ListOf, listAnswer, PageQuery, pageOf } from "../http/pagination.ts";
+import type { Membership } from "./account-store.ts";
+import {
+  OrganizationBasic,
+  OrganizationDetail,
+  wireOrganization,
+  wireOrganizationBasic,
+} from "./organizations.schemas.ts";
+import type { ProjectRouteDeps } from "./projects.routes.ts";
+import { wireProjectBasic } from "./projects.schemas.ts";
+
+const tags = ["organizations"];
+
+/** Organizations (posthog-api 3.2). */
+export function organizationRoutes(app: App, deps: ProjectRouteDeps): void {
+  app.get(
+    "/api/organizations",
+    {
+      ...access("organization:read", "user"),
+      schema: {
+        tags,
+        summary: "List the organizations of the caller",
+        querystring: Type.Object(PageQuery),
+        response: { 200: ListOf(OrganizationBasic) },
+      },
+    },
+    async (request) => {
+      const page = pageOf(request);
+      const { key, memberships } = callerOf(request);
+      const open = memberships.filter(
+        ({ organization: { id } }) =>
+          key.scopedOrganizations.length === 0 || key.scopedOrganizations.includes(id),
+      );
+      const results = open.slice(page.offset, page.offset + page.limit).map(wireOrganizationBasic);
+      return listAnswer(request, page, { count: open.length, results });
+    },
+  );
+
+  app.get(
+    "/api/organizations/:organization_id",
+    {
+      ...access("organization:read", "organization"),
+      schema: { tags, summary: "Retrieve an organization", response: { 200: OrganizationDetail } },
+    },
+    async (request) => {
+      const { membership } = callerOf(request);
+      if (!membership) throw new Error("the route is not nested under an organization");
+      return organizationAnswer(deps, membership);
+    },
+  );
+}
+
+/** The full form of an organization as one of its members sees it. */
+export async function organizationAnswer(
+  { accounts, hasEvents }: ProjectRouteDeps,
+  membership: Membership,
+): Promise<Static<typeof OrganizationDetail>> {
+  const { id } = membership.organization;
+  const projects = await accounts.projectsOf(id);
+  return wireOrganization(membership, {
+    projects: await Promise.all(
+      projects.map(async (project) =>
+        wireProjectBasic(project, { hasEvents: await hasEvents(project.id) }),
+      ),
+    ),
+    memberCount: await accounts.memberCount(id),
+  });
+}
