@@ -117,6 +117,7 @@ function blankFlag(definition: FlagDefinition, index: number, project: Project):
     isDeviceBucketed: definition.bucketingIdentifier === "device_id",
     isContinuous: false,
     needs: {
+      any: false,
       personProperties: [],
       createdAt: false,
       staticCohorts: false,
@@ -393,14 +394,16 @@ function collectNeeds(
       staticCohorts ||= needs.staticCohorts;
     }
   }
+  const hashKeyOverride =
+    isContinuous &&
+    conditions.some((condition) => condition.aggregation === null && condition.hashDecides);
   return {
+    any: person.size > 0 || group.size > 0 || createdAt || staticCohorts || hashKeyOverride,
     personProperties: [...person.values()],
     createdAt,
     staticCohorts,
     groupProperties: [...group.values()],
-    hashKeyOverride:
-      isContinuous &&
-      conditions.some((condition) => condition.aggregation === null && condition.hashDecides),
+    hashKeyOverride,
   };
 }
 

@@ -116,6 +116,8 @@ export type CompiledFilter =
 
 /** Facts a flag may read, cohorts included, dependencies not. */
 export interface FlagNeeds {
+  /** False when the flag reads nothing at all. */
+  readonly any: boolean;
   readonly personProperties: readonly PropertyName[];
   readonly createdAt: boolean;
   readonly staticCohorts: boolean;

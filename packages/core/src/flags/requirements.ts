@@ -1,0 +1,101 @@
+import { chooseFlags, isChosen } from "./evaluate-flags.ts";
+import type { EvaluationRequest } from "./evaluation-request.ts";
+import type { CompiledFlag, FlagSet } from "./flag-set.ts";
+import type { PropertyName } from "./person-property.ts";
+import { read } from "./person-view.ts";
+
+/** Facts a request's flags need and the request does not carry. */
+export interface Requirements {
+  /** True when a flag reads a `$geoip_*` property that the request leaves open. */
+  readonly geo: boolean;
+  /** `null` when nothing stored is needed. */
+  readonly stored: StoredRequirements | null;
+}
+
+/** Stored facts to read, by kind. */
+export interface StoredRequirements {
+  /** The person's properties and first sight. */
+  readonly person: boolean;
+  readonly staticCohorts: boolean;
+  readonly hashKeyOverrides: boolean;
+  /** Group keys by group type name, only those whose stored properties are needed. */
+  readonly groups: Readonly<Record<string, string>>;
+}
+
+const NOTHING: Requirements = { geo: false, stored: null };
+
+/**
+ * What to look up before evaluating (flag-evaluation 6.7, 16.8). Properties in
+ * `request.geoProperties` count as carried: asking again after an address look-up may show that
+ * nothing stored is needed any more. `request.stored` is not read.
+ */
+export function requirementsOf(
+  set: FlagSet,
+  request: Omit<EvaluationRequest, "stored">,
+): Requirements {
+  const chosen = chooseFlags(set, request.selection);
+  let geo = false;
+  let person = false;
+  let staticCohorts = false;
+  let hashKeyOverrides = false;
+  let groups: Record<string, string> | null = null;
+  for (const flag of set.flags) {
+    const { needs } = flag;
+    if (!needs.any || !isChosen(flag, request.selection, chosen)) continue;
+    for (const property of needs.personProperties) {
+      if (isCarried(property, request)) continue;
+      person = true;
+      if (property.text.startsWith("$geoip_")) geo = true;
+    }
+    person ||= needs.createdAt;
+    staticCohorts ||= needs.staticCohorts;
+    hashKeyOverrides ||= needs.hashKeyOverride;
+    groups = addGroups(flag, request, groups);
+  }
+  if (!person && !staticCohorts && !hashKeyOverrides && groups === null) return NOTHING;
+  return { geo, stored: { person, staticCohorts, hashKeyOverrides, groups: groups ?? {} } };
+}
+
+/** Whether the request decides the property without the store. */
+function isCarried(property: PropertyName, request: Omit<EvaluationRequest, "stored">): boolean {
+  if (read(request.personProperties, property) !== undefined) return true;
+  if (read(request.geoProperties, property) !== undefined) return true;
+  return property.text === "distinct_id";
+}
+
+function addGroups(
+  flag: CompiledFlag,
+  request: Omit<EvaluationRequest, "stored">,
+  groups: Record<string, string> | null,
+): Record<string, string> | null {
+  let wanted = groups;
+  for (const { groupName, property } of flag.needs.groupProperties) {
+    if (property.text === "$group_key" || !Object.hasOwn(request.groups, groupName)) continue;
+    const key = request.groups[groupName];
+    if (key === undefined || key === "") continue;
+    const sent = Object.hasOwn(request.groupProperties, groupName)
+      ? request.groupProperties[groupName]
+      : undefined;
+    if (sent !== undefined && read(sent, property) !== undefined) continue;
+    // No prototype: a group type may be called `__proto__`.
+    wanted ??= Object.create(null) as Record<string, string>;
+    wanted[groupName] = key;
+  }
+  return wanted;
+}
+
+/**
+ * Flag keys whose hash key is to be stored for the persons of both ids, as a request with
+ * `$anon_distinct_id` asks (flag-evaluation 16.3): every active eligible flag that one of the
+ * persons lacks. `known` holds the overrides of each existing person of either id; without it
+ * every eligible flag counts as lacking (storing again changes nothing).
+ */
+export function continuityKeysToStore(
+  set: FlagSet,
+  request: Pick<EvaluationRequest, "anonDistinctId">,
+  known?: readonly ReadonlyMap<string, string>[],
+): readonly string[] {
+  if (request.anonDistinctId === null || request.anonDistinctId === "") return [];
+  if (known === undefined) return set.continuityKeys;
+  return set.continuityKeys.filter((key) => known.some((overrides) => !overrides.has(key)));
+}
