@@ -1,8 +1,10 @@
+import { readCohortId } from "@hedgerow/core/cohorts/read-cohort-filters";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
 
-/** What a definition names, by id. */
+/** What a definition names. */
 export interface References {
-  readonly flagIds: ReadonlySet<number>;
+  /** Flags by id as text; evaluation also understands keys. */
+  readonly flagNames: ReadonlySet<string>;
   readonly cohortIds: ReadonlySet<number>;
 }
 
@@ -11,7 +13,7 @@ export interface References {
  * Reads any stored JSON: what has no meaning names nothing. Nesting is bounded by the JSON parser.
  */
 export function referencesOf(filters: JsonObject): References {
-  const flagIds = new Set<number>();
+  const flagNames = new Set<string>();
   const cohortIds = new Set<number>();
   const visit = (value: Json | undefined): void => {
     if (Array.isArray(value)) {
@@ -21,13 +23,15 @@ export function referencesOf(filters: JsonObject): References {
     if (!isJsonObject(value)) return;
     switch (ownValue(value, "type")) {
       case "flag":
-        addId(flagIds, ownValue(value, "key"));
+        flagNames.add(String(ownValue(value, "key")));
         break;
       case "cohort":
       case "static-cohort":
-      case "dynamic-cohort":
-        addId(cohortIds, ownValue(value, "value"));
+      case "dynamic-cohort": {
+        const id = readCohortId(ownValue(value, "value"));
+        if (id !== null) cohortIds.add(id);
         break;
+      }
       default:
         visit(ownValue(value, "properties"));
         visit(ownValue(value, "values"));
@@ -36,13 +40,11 @@ export function referencesOf(filters: JsonObject): References {
   visit(ownValue(filters, "groups"));
   visit(ownValue(filters, "super_groups"));
   visit(ownValue(filters, "properties"));
-  return { flagIds, cohortIds };
+  return { flagNames, cohortIds };
 }
 
-function addId(ids: Set<number>, value: Json | undefined): void {
-  if (typeof value === "string" && !/^\d{1,15}$/.test(value)) return;
-  const id = Number(value);
-  if ((typeof value === "string" || typeof value === "number") && Number.isSafeInteger(id)) {
-    ids.add(id);
-  }
+/** Whether the filters make a flag or cohort depend on the flag. */
+export function namesFlag(filters: JsonObject, flag: { id: number; key: string }): boolean {
+  const { flagNames } = referencesOf(filters);
+  return flagNames.has(String(flag.id)) || flagNames.has(flag.key);
 }

@@ -7,6 +7,7 @@ import type {
   MembershipChange,
   NamedPersons,
 } from "../../cohorts/cohort-store.ts";
+import { inChunks } from "./chunks.ts";
 import {
   decodeBoolean,
   decodeInstant,
@@ -16,6 +17,7 @@ import {
   encodeJson,
 } from "./codec.ts";
 import { containsText } from "./contains-text.ts";
+import { lockPersons } from "./person-lock.ts";
 import { nextRevisionAfter } from "./project-revisions.ts";
 import type { Schema } from "./schema.ts";
 import type { SqlDatabase } from "./sql-database.ts";
@@ -30,6 +32,7 @@ export function createCohortStore({ reads, writes }: SqlDatabase): CohortStore {
     change: typeof insertMembers,
   ): Promise<MembershipChange | undefined> =>
     writes.transaction().execute(async (transaction) => {
+      await lockPersons(transaction);
       const cohort = await transaction
         .updateTable("cohorts")
         .set({ members_changed_at: encodeInstant(now) })
@@ -47,6 +50,8 @@ export function createCohortStore({ reads, writes }: SqlDatabase): CohortStore {
   return {
     async create(projectId, fields, members, { authorId, now, ifRevision }) {
       return await writes.transaction().execute(async (transaction) => {
+        // Before the revision's own lock, as everywhere: no two writers wait for one another.
+        await lockPersons(transaction);
         const revision = await nextRevisionAfter(transaction, projectId, ifRevision);
         if (revision === undefined) return "stale";
         const row = await transaction
@@ -179,16 +184,13 @@ function listed(
   return eb.and(conditions);
 }
 
-/** Names and members per statement: engines bound the parameters of one. */
-const CHUNK = 500;
-
 async function findPersons(
   transaction: Transaction<Schema>,
   projectId: number,
   { uuids, distinctIds }: NamedPersons,
 ): Promise<{ ids: ReadonlySet<number>; unknown: NamedPersons }> {
   const idsByUuid = new Map<string, number>();
-  for (const chunk of chunks(uuids.map((uuid) => uuid.toLowerCase()))) {
+  for (const chunk of inChunks(uuids.map((uuid) => uuid.toLowerCase()))) {
     const rows = await transaction
       .selectFrom("persons")
       .select(["uuid", "id"])
@@ -198,7 +200,7 @@ async function findPersons(
     for (const { uuid, id } of rows) idsByUuid.set(uuid, id);
   }
   const idsByDistinctId = new Map<string, number>();
-  for (const chunk of chunks(distinctIds)) {
+  for (const chunk of inChunks(distinctIds)) {
     const rows = await transaction
       .selectFrom("person_distinct_ids")
       .select(["distinct_id", "person_id"])
@@ -222,7 +224,7 @@ async function insertMembers(
   personIds: ReadonlySet<number>,
 ): Promise<number> {
   let inserted = 0;
-  for (const chunk of chunks([...personIds])) {
+  for (const chunk of inChunks([...personIds])) {
     const { numInsertedOrUpdatedRows } = await transaction
       .insertInto("cohort_members")
       .values(chunk.map((personId) => ({ cohort_id: cohortId, person_id: personId })))
@@ -239,7 +241,7 @@ async function deleteMembers(
   personIds: ReadonlySet<number>,
 ): Promise<number> {
   let deleted = 0;
-  for (const chunk of chunks([...personIds])) {
+  for (const chunk of inChunks([...personIds])) {
     const { numDeletedRows } = await transaction
       .deleteFrom("cohort_members")
       .where("cohort_id", "=", cohortId)
@@ -248,10 +250,4 @@ async function deleteMembers(
     deleted += Number(numDeletedRows);
   }
   return deleted;
-}
-
-function* chunks<Item>(items: readonly Item[]): Generator<Item[]> {
-  for (let start = 0; start < items.length; start += CHUNK) {
-    yield items.slice(start, start + CHUNK);
-  }
 }
