@@ -3,6 +3,8 @@ export interface PropertyName {
   readonly text: string;
   /** True for names every object inherits (`constructor`): only an own-key look-up is right. */
   readonly isInherited: boolean;
+  /** True for what an address look-up may tell (flag-evaluation 6.3). */
+  readonly isPlace: boolean;
   /** The property whose value stands in when this `$initial_…` one is missing (6.2). */
   readonly standIn: PropertyName | null;
 }
@@ -27,5 +29,5 @@ export function personProperty(text: string): PropertyName {
 
 /** Prepares a property name for look-ups in a group map, where nothing stands in. */
 export function groupProperty(text: string): PropertyName {
-  return { text, isInherited: text in {}, standIn: null };
+  return { text, isInherited: text in {}, isPlace: text.startsWith("$geoip_"), standIn: null };
 }

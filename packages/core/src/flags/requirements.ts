@@ -1,7 +1,6 @@
 import { chooseFlags, isChosen } from "./evaluate-flags.ts";
 import type { EvaluationRequest } from "./evaluation-request.ts";
 import type { CompiledFlag, FlagSet } from "./flag-set.ts";
-import type { PropertyName } from "./person-property.ts";
 import { read } from "./person-view.ts";
 
 /** Facts a request's flags need and the request does not carry. */
@@ -23,6 +22,7 @@ export interface StoredRequirements {
 }
 
 const NOTHING: Requirements = { geo: false, stored: null };
+const ONLY_GEO: Requirements = { geo: true, stored: null };
 
 /**
  * What to look up before evaluating (flag-evaluation 6.7, 16.8). Properties in
@@ -43,24 +43,21 @@ export function requirementsOf(
     const { needs } = flag;
     if (!needs.any || !isChosen(flag, request.selection, chosen)) continue;
     for (const property of needs.personProperties) {
-      if (isCarried(property, request)) continue;
-      person = true;
-      if (property.text.startsWith("$geoip_")) geo = true;
+      const sent = read(request.personProperties, property);
+      const isLookedUp = read(request.geoProperties, property) !== undefined;
+      // A place sent as null is still filled from the address, though never from the store.
+      if (property.isPlace && (sent ?? null) === null && !isLookedUp) geo = true;
+      if (sent === undefined && !isLookedUp && property.text !== "distinct_id") person = true;
     }
     person ||= needs.createdAt;
     staticCohorts ||= needs.staticCohorts;
     hashKeyOverrides ||= needs.hashKeyOverride;
     groups = addGroups(flag, request, groups);
   }
-  if (!person && !staticCohorts && !hashKeyOverrides && groups === null) return NOTHING;
+  if (!person && !staticCohorts && !hashKeyOverrides && groups === null) {
+    return geo ? ONLY_GEO : NOTHING;
+  }
   return { geo, stored: { person, staticCohorts, hashKeyOverrides, groups: groups ?? {} } };
-}
-
-/** Whether the request decides the property without the store. */
-function isCarried(property: PropertyName, request: Omit<EvaluationRequest, "stored">): boolean {
-  if (read(request.personProperties, property) !== undefined) return true;
-  if (read(request.geoProperties, property) !== undefined) return true;
-  return property.text === "distinct_id";
 }
 
 function addGroups(
