@@ -32,10 +32,11 @@ export class LedgerPerson {
   isChanged: boolean;
   /** Ids that this person got, and that no stored person had before. */
   readonly newDistinctIds: string[] = [];
-  /** Hash keys by flag key (flag-evaluation 16); admitted for persons that are linked, else empty. */
-  readonly hashKeys = new Map<string, string>();
-  /** The person this one was merged into. */
+  /** Hash keys by flag key (flag-evaluation 16) that this person got and that are not stored yet. */
+  readonly newHashKeys = new Map<string, string>();
+  /** The person this one became part of. */
   mergedInto: LedgerPerson | null = null;
+  readonly #hashKeys = new Map<string, string>();
   #sheet: PropertySheet | undefined;
 
   constructor(stored: StoredPerson | null, uuid: string, createdAt: Date) {
@@ -46,9 +47,35 @@ export class LedgerPerson {
     this.isChanged = stored === null;
   }
 
+  /** The person this one is part of after all merges: normally itself. */
+  get survivor(): LedgerPerson {
+    let survivor: LedgerPerson = this;
+    while (survivor.mergedInto) survivor = survivor.mergedInto;
+    return survivor;
+  }
+
   get sheet(): PropertySheet {
     this.#sheet ??= this.stored ? this.stored.readProperties() : new PropertySheet();
     return this.#sheet;
+  }
+
+  /** A stored hash key; those of every person that events link must be admitted. */
+  admitHashKey(flagKey: string, hashKey: string): void {
+    this.#hashKeys.set(flagKey, hashKey);
+  }
+
+  /** Gives a hash key for a flag that has none yet. */
+  offerHashKey(flagKey: string, hashKey: string): void {
+    if (this.#hashKeys.has(flagKey)) return;
+    this.#hashKeys.set(flagKey, hashKey);
+    this.newHashKeys.set(flagKey, hashKey);
+  }
+
+  /** Ids and hash keys of a person who becomes part of this one. */
+  takeOver(other: LedgerPerson): void {
+    this.newDistinctIds.push(...other.newDistinctIds.splice(0));
+    for (const [flagKey, hashKey] of other.#hashKeys) this.offerHashKey(flagKey, hashKey);
+    other.mergedInto = this;
   }
 }
 
@@ -100,7 +127,7 @@ export class PersonLedger {
     this.#groups.set(groupName(group.typeIndex, group.key), { ...group, isChanged: false });
   }
 
-  /** Persons that are new or changed, and persons merged away, in order of appearance. */
+  /** Everybody admitted or created, those merged away included, in order of appearance. */
   get persons(): readonly LedgerPerson[] {
     return this.#persons;
   }
@@ -126,11 +153,11 @@ export class PersonLedger {
       if (this.#groupTypeIndex(name) === undefined) warnings.push("group_type_limit_reached");
     }
     if (update.group) this.#applyToGroup(update.group, atMs, warnings);
-    const merged = update.link ? this.#link(event, update.link, atMs, warnings) : null;
+    const merged = update.link ? this.#link(update.distinctId, update.link, atMs, warnings) : null;
     if (!update.keepsPerson) {
-      return { personId: this.personId(event.distinctId), merged, warnings };
+      return { personId: this.personId(update.distinctId), merged, warnings };
     }
-    const person = this.#find(event.distinctId) ?? this.#create(event.distinctId, atMs);
+    const person = this.#find(update.distinctId) ?? this.#create(update.distinctId, atMs);
     const { changes } = update;
     if (changes.set.size > 0 || changes.setOnce.size > 0 || changes.unset.length > 0) {
       const outcome = person.sheet.apply(changes, atMs);
@@ -143,8 +170,7 @@ export class PersonLedger {
   #find(distinctId: string): LedgerPerson | undefined {
     const person = this.#byDistinctId.get(distinctId);
     if (!person?.mergedInto) return person;
-    let survivor = person.mergedInto;
-    while (survivor.mergedInto) survivor = survivor.mergedInto;
+    const { survivor } = person;
     this.#byDistinctId.set(distinctId, survivor);
     return survivor;
   }
@@ -162,26 +188,26 @@ export class PersonLedger {
   }
 
   #link(
-    event: CapturedEvent,
+    distinctId: string,
     link: NonNullable<PersonUpdate["link"]>,
     atMs: number,
     warnings: PersonWarning[],
   ): AppliedEvent["merged"] {
     const other = this.#find(link.otherId);
-    const known = this.#find(event.distinctId);
+    const known = this.#find(distinctId);
     if (other !== undefined && other === known) return null;
     if (other && known && other.isIdentified && !link.evenIfIdentified) {
       warnings.push("cannot_merge_already_identified");
       return null;
     }
-    const survivor = known ?? other ?? this.#create(event.distinctId, atMs);
+    const survivor = known ?? other ?? this.#create(distinctId, atMs);
     let from: string;
     if (other && other !== survivor) {
       from = other.uuid;
       this.#merge(other, survivor, warnings);
     } else {
       // Nobody is stored under one of the ids; personless events of it may be.
-      const newId = other ? event.distinctId : link.otherId;
+      const newId = other ? distinctId : link.otherId;
       from = this.#uuidOf(newId);
       this.#attach(newId, survivor);
     }
@@ -189,10 +215,8 @@ export class PersonLedger {
       survivor.isIdentified = true;
       survivor.isChanged = true;
     }
-    const hashKey = link.isIdentification || (other && !known) ? link.otherId : event.distinctId;
-    for (const flagKey of this.#continuityFlagKeys) {
-      if (!survivor.hashKeys.has(flagKey)) survivor.hashKeys.set(flagKey, hashKey);
-    }
+    const hashKey = link.isIdentification || (other && !known) ? link.otherId : distinctId;
+    for (const flagKey of this.#continuityFlagKeys) survivor.offerHashKey(flagKey, hashKey);
     return from === survivor.uuid ? null : { from, into: survivor.uuid };
   }
 
@@ -201,11 +225,7 @@ export class PersonLedger {
     if (outcome === "too-long") warnings.push("person_properties_size_violation");
     if (other.createdAt < survivor.createdAt) survivor.createdAt = other.createdAt;
     survivor.isChanged = true;
-    survivor.newDistinctIds.push(...other.newDistinctIds.splice(0));
-    for (const [flagKey, hashKey] of other.hashKeys) {
-      if (!survivor.hashKeys.has(flagKey)) survivor.hashKeys.set(flagKey, hashKey);
-    }
-    other.mergedInto = survivor;
+    survivor.takeOver(other);
   }
 
   #groupTypeIndex(name: string): number | undefined {

@@ -26,6 +26,8 @@ export type PersonWarning =
 
 /** What an event does to persons and groups. */
 export interface PersonUpdate {
+  /** The event's distinct id, as stores can hold it. */
+  readonly distinctId: string;
   /** False for personless events: no person is created or changed, nor any group type. */
   readonly keepsPerson: boolean;
   readonly changes: PropertyChanges;
@@ -73,11 +75,13 @@ const NO_CHANGES: PropertyChanges = { setOnce: new Map(), set: new Map(), unset:
 /** What the event does to persons and groups, by its name and properties (posthog-api 9.10). */
 export function personUpdateOf(event: CapturedEvent): PersonUpdate {
   const { properties } = event;
+  const distinctId = cleanText(event.distinctId);
   const group = event.event === "$groupidentify" ? groupUpdateOf(properties) : null;
   const isPersonless = ownValue(properties, "$process_person_profile") === false;
   if (isPersonless) {
     const needsPerson = LINKING_EVENTS.has(event.event) || event.event === "$groupidentify";
     return {
+      distinctId,
       keepsPerson: false,
       changes: NO_CHANGES,
       link: null,
@@ -93,11 +97,12 @@ export function personUpdateOf(event: CapturedEvent): PersonUpdate {
   if (groupUpdate && !groupTypes.includes(groupUpdate.type)) groupTypes.push(groupUpdate.type);
   // SDKs make up an id for events that speak of a group alone: there is no such person.
   const speaksOfGroupAlone =
-    groupUpdate !== null && event.distinctId === `$${groupUpdate.type}_${groupUpdate.key}`;
+    groupUpdate !== null && distinctId === `$${groupUpdate.type}_${groupUpdate.key}`;
   return {
+    distinctId,
     keepsPerson: !speaksOfGroupAlone,
     changes: speaksOfGroupAlone ? NO_CHANGES : personChanges(event),
-    link: linkOf(event, warnings),
+    link: linkOf(event, distinctId, warnings),
     groupTypes,
     group: groupUpdate,
     warnings,
@@ -109,9 +114,9 @@ export function personUpdateOf(event: CapturedEvent): PersonUpdate {
  * which those are only the store knows.
  */
 export function touchedIds(event: CapturedEvent): TouchedIds {
-  const { keepsPerson, link, group } = personUpdateOf(event);
+  const { distinctId, keepsPerson, link, group } = personUpdateOf(event);
   return {
-    distinctIds: [...(keepsPerson ? [event.distinctId] : []), ...(link ? [link.otherId] : [])],
+    distinctIds: [...(keepsPerson || link ? [distinctId] : []), ...(link ? [link.otherId] : [])],
     group: group && { type: group.type, key: group.key },
   };
 }
@@ -149,13 +154,17 @@ function namesToUnset(value: Json | undefined): readonly string[] {
   return isJsonObject(value) ? Object.keys(value) : [];
 }
 
-function linkOf(event: CapturedEvent, warnings: PersonWarning[]): PersonLink | null {
+function linkOf(
+  event: CapturedEvent,
+  distinctId: string,
+  warnings: PersonWarning[],
+): PersonLink | null {
   if (!LINKING_EVENTS.has(event.event)) return null;
   const isIdentification = event.event === "$identify";
   const name = isIdentification ? "$anon_distinct_id" : "alias";
   const otherId = distinctIdText(ownValue(event.properties, name));
-  if (otherId === null || otherId === event.distinctId) return null;
-  if (isRefusedForMerging(otherId) || isRefusedForMerging(event.distinctId)) {
+  if (otherId === null || otherId === distinctId) return null;
+  if (isRefusedForMerging(otherId) || isRefusedForMerging(distinctId)) {
     warnings.push("cannot_merge_with_illegal_distinct_id");
     return null;
   }

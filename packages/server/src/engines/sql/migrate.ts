@@ -14,10 +14,17 @@ const MIGRATIONS: Readonly<Record<string, SqlMigration>> = {
   "0003-persons": persons,
 };
 
-/** Brings a database to the newest schema; throws with the cause when a step fails. */
-export async function migrate(database: SqlDatabase): Promise<void> {
+/** Names of all steps, oldest first. */
+export const MIGRATION_NAMES: readonly string[] = Object.keys(MIGRATIONS);
+
+/**
+ * Brings a database to the newest schema; throws with the cause when a step fails. `namespace` is
+ * the Postgres schema that holds the tables, where several may have tables of the same names.
+ */
+export async function migrate(database: SqlDatabase, namespace?: string): Promise<void> {
   const migrator = new Migrator({
     db: database.writes,
+    ...(namespace === undefined ? {} : { migrationTableSchema: namespace }),
     provider: {
       getMigrations: async () =>
         Object.fromEntries(

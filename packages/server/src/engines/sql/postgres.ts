@@ -29,6 +29,6 @@ export async function openPostgres(url: string, schema = "public"): Promise<SqlD
     },
     close: () => kysely.destroy(),
   };
-  await migrate(database);
+  await migrate(database, schema);
   return database;
 }

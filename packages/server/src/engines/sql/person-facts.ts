@@ -1,0 +1,163 @@
+import { cleanText } from "@hedgerow/core/events/clean-json";
+import type { StoredFacts, StoredPersonFacts } from "@hedgerow/core/flags/evaluation-request";
+import type { JsonObject } from "@hedgerow/core/json";
+import { type Kysely, type RawBuilder, sql } from "kysely";
+import type { FactsQuery } from "../../persons/person-store.ts";
+import { decodeInstant, decodeJson } from "./codec.ts";
+import { type Bind, prepareQuery } from "./prepared-query.ts";
+import type { Schema } from "./schema.ts";
+
+/** Reads the stored facts of flag requests: one statement for each request. */
+export function createFactsReader(
+  reads: Kysely<Schema>,
+): (query: FactsQuery) => Promise<StoredFacts> {
+  // One prepared statement for each combination of parts that was ever asked for.
+  const prepared = new Map<string, ReturnType<typeof prepareQuery<FactRow>>>();
+
+  return async (query) => {
+    const parts = partsOf(query);
+    if (!parts.wantsPerson && parts.groupNames.length === 0) return NOTHING;
+    let run = prepared.get(parts.name);
+    if (!run) {
+      run = prepareQuery(reads, (bind) => factsQuery(parts, bind));
+      if (parts.groupNames.length <= MAX_PREPARED_GROUPS) prepared.set(parts.name, run);
+    }
+    const values: Record<string, string | number> = {
+      project: query.projectId,
+      id: cleanText(query.distinctId),
+      anonymousId: cleanText(query.anonDistinctId ?? ""),
+    };
+    for (const [index, name] of parts.groupNames.entries()) {
+      values[`groupType${index}`] = cleanText(name);
+      values[`groupKey${index}`] = cleanText(query.groups[name] ?? "");
+    }
+    return decodeFacts(await run(values), parts.wantsPerson);
+  };
+}
+
+const NOTHING: StoredFacts = { person: null, groups: {} };
+const MAX_PREPARED_GROUPS = 5;
+
+interface Parts {
+  /** Tells combinations apart. */
+  readonly name: string;
+  readonly wantsPerson: boolean;
+  readonly properties: boolean;
+  readonly cohorts: boolean;
+  readonly overrides: "none" | "of-id" | "of-both-ids";
+  readonly groupNames: readonly string[];
+}
+
+function partsOf(query: FactsQuery): Parts {
+  const groupNames = Object.keys(query.groups);
+  const overrides = !query.hashKeyOverrides
+    ? "none"
+    : query.anonDistinctId === null
+      ? "of-id"
+      : "of-both-ids";
+  return {
+    name: `${query.person} ${query.staticCohorts} ${overrides} ${groupNames.length}`,
+    wantsPerson: query.person || query.staticCohorts || query.hashKeyOverrides,
+    properties: query.person,
+    cohorts: query.staticCohorts,
+    overrides,
+    groupNames,
+  };
+}
+
+/** What a row is about; the other columns depend on it. */
+const PERSON = 0;
+const COHORT = 1;
+const OVERRIDE = 2;
+const ANONYMOUS_OVERRIDE = 3;
+const GROUP = 4;
+
+interface FactRow {
+  readonly kind: number;
+  readonly number: number | null;
+  readonly key: string | null;
+  readonly value: string | null;
+}
+
+/** All parts as one statement, so that they are read at one moment and in one round trip. */
+function factsQuery(parts: Parts, bind: Bind): RawBuilder<FactRow> {
+  const personOf = (name: string) => sql`
+    from person_distinct_ids d
+    join persons p on p.id = d.person_id
+    where d.project_id = ${bind("project")} and d.distinct_id = ${bind(name)}`;
+  const selects: RawBuilder<unknown>[] = [];
+  if (parts.wantsPerson) {
+    selects.push(sql`
+      select ${sql.lit(PERSON)} as "kind", p.created_at as "number", cast(null as text) as "key",
+        ${parts.properties ? sql`p.properties` : sql`cast(null as text)`} as "value"
+      ${personOf("id")}`);
+  }
+  if (parts.cohorts) {
+    selects.push(sql`
+      select ${sql.lit(COHORT)} as "kind", cast(m.cohort_id as bigint) as "number",
+        cast(null as text) as "key", cast(null as text) as "value"
+      from person_distinct_ids d
+      join cohort_members m on m.person_id = d.person_id
+      where d.project_id = ${bind("project")} and d.distinct_id = ${bind("id")}`);
+  }
+  const overridesOf = (kind: number, name: string) => sql`
+    select ${sql.lit(kind)} as "kind", cast(null as bigint) as "number",
+      o.flag_key as "key", o.hash_key as "value"
+    from person_distinct_ids d
+    join flag_hash_key_overrides o on o.person_id = d.person_id
+    where d.project_id = ${bind("project")} and d.distinct_id = ${bind(name)}`;
+  if (parts.overrides !== "none") selects.push(overridesOf(OVERRIDE, "id"));
+  if (parts.overrides === "of-both-ids") {
+    selects.push(overridesOf(ANONYMOUS_OVERRIDE, "anonymousId"));
+  }
+  for (const index of parts.groupNames.keys()) {
+    selects.push(sql`
+      select ${sql.lit(GROUP)} as "kind", cast(null as bigint) as "number",
+        t.name as "key", g.properties as "value"
+      from group_types t
+      join "groups" g on g.project_id = t.project_id and g.group_type_index = t."index"
+      where t.project_id = ${bind("project")} and t.name = ${bind(`groupType${index}`)}
+        and g.group_key = ${bind(`groupKey${index}`)}`);
+  }
+  return sql<FactRow>`${sql.join(selects, sql` union all `)}`;
+}
+
+function decodeFacts(rows: readonly FactRow[], wantsPerson: boolean): StoredFacts {
+  let person: { createdAt: Date; properties: JsonObject } | undefined;
+  const staticCohortIds = new Set<number>();
+  const overrides = new Map<string, string>();
+  const anonymousOverrides: [string, string][] = [];
+  const groups: [string, JsonObject][] = [];
+  for (const { kind, number, key, value } of rows) {
+    switch (kind) {
+      case PERSON:
+        person = {
+          createdAt: decodeInstant(number ?? 0),
+          properties: value === null ? {} : decodeJson(value),
+        };
+        break;
+      case COHORT:
+        if (number !== null) staticCohortIds.add(number);
+        break;
+      case OVERRIDE:
+        overrides.set(key ?? "", value ?? "");
+        break;
+      case ANONYMOUS_OVERRIDE:
+        anonymousOverrides.push([key ?? "", value ?? ""]);
+        break;
+      default:
+        groups.push([key ?? "", decodeJson(value ?? "{}")]);
+    }
+  }
+  // Of two persons, the overrides of the id asked for win (flag-evaluation 16.4).
+  for (const [flagKey, hashKey] of anonymousOverrides) {
+    if (!overrides.has(flagKey)) overrides.set(flagKey, hashKey);
+  }
+  return {
+    person:
+      wantsPerson && person
+        ? ({ ...person, staticCohortIds, hashKeyOverrides: overrides } satisfies StoredPersonFacts)
+        : null,
+    groups: Object.fromEntries(groups),
+  };
+}

@@ -1,0 +1,73 @@
+import { describe } from "vitest";
+import {
+  brokenPersonStoreContract,
+  type PersonStoreFixture,
+  personStoreContract,
+} from "../../persons/person-store.contract.ts";
+import { createPersonStore } from "./person-store.ts";
+import { projectsAndUsers } from "./projects-and-users.setup.ts";
+import { describeEachSqlEngine, type OpenDatabase } from "./sql-engines.contract.ts";
+
+describeEachSqlEngine("PersonStore", (open) => {
+  personStoreContract(() => openFixture(open));
+  describe("whose database fails", () => {
+    brokenPersonStoreContract(() => openFixture(open));
+  });
+});
+
+async function openFixture(open: OpenDatabase): Promise<PersonStoreFixture> {
+  const database = await open();
+  const groupTypeNotices: number[] = [];
+  const continuityFlagKeys = new Map<number, readonly string[]>();
+  const newStore = () =>
+    createPersonStore(database, {
+      continuityFlagKeys: (projectId) => continuityFlagKeys.get(projectId) ?? [],
+      onGroupTypeAdded: (projectId) => groupTypeNotices.push(projectId),
+      reportFault: () => {},
+    });
+  const { newProject } = await projectsAndUsers(database);
+  return {
+    store: newStore(),
+    secondStore: newStore(),
+    groupTypeNotices,
+    continuityFlagKeys,
+    newProject: () => newProject(),
+    async deleteProject(id) {
+      await database.writes.deleteFrom("projects").where("id", "=", id).execute();
+    },
+    async revision(projectId) {
+      const row = await database.reads
+        .selectFrom("project_revisions")
+        .select("revision")
+        .where("project_id", "=", projectId)
+        .executeTakeFirst();
+      return row?.revision ?? 0;
+    },
+    async newStaticCohort(projectId, personIds) {
+      const { id } = await database.writes
+        .insertInto("cohorts")
+        .values({
+          project_id: projectId,
+          name: "some",
+          description: "",
+          is_static: 1,
+          filters: "{}",
+          deleted: 0,
+          created_at: 0,
+          changed_revision: 0,
+        })
+        .returning("id")
+        .executeTakeFirstOrThrow();
+      await database.writes
+        .insertInto("cohort_members")
+        .values(personIds.map((personId) => ({ cohort_id: id, person_id: personId })))
+        .execute();
+      return id;
+    },
+    breakStore: async () => {
+      await database.writes.schema.dropTable("person_distinct_ids").execute();
+      await database.writes.schema.dropTable("groups").execute();
+    },
+    close: () => database.close(),
+  };
+}

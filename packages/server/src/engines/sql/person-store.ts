@@ -1,0 +1,128 @@
+import { cleanText } from "@hedgerow/core/events/clean-json";
+import { personUpdateOf } from "@hedgerow/core/persons/person-update";
+import type { Transaction } from "kysely";
+import type { PersonStore } from "../../persons/person-store.ts";
+import { applyToPersons } from "./apply-to-persons.ts";
+import { inChunks } from "./chunks.ts";
+import { decodeBoolean, decodeInstant, decodeJson } from "./codec.ts";
+import { createFactsReader } from "./person-facts.ts";
+import { lockPersons } from "./person-lock.ts";
+import type { Schema } from "./schema.ts";
+import type { SqlDatabase } from "./sql-database.ts";
+
+export interface PersonStoreOptions {
+  /** Keys of a project's flags that keep their answer across identification (flag-evaluation 16.1). */
+  readonly continuityFlagKeys: (
+    projectId: number,
+  ) => readonly string[] | Promise<readonly string[]>;
+  /** Told after the commit that added a group type; the project's revision has moved on. */
+  readonly onGroupTypeAdded: (projectId: number) => void;
+  /** Told of faults that a method answers with `"unavailable"` instead of throwing. */
+  readonly reportFault: (error: unknown, context: string) => void;
+}
+
+/** {@link PersonStore} on SQL. */
+export function createPersonStore(database: SqlDatabase, options: PersonStoreOptions): PersonStore {
+  const { reads, writes } = database;
+  const readFacts = createFactsReader(reads);
+
+  return {
+    async factsFor(query) {
+      try {
+        return await readFacts(query);
+      } catch (error) {
+        options.reportFault(error, "stored facts of a flag request could not be read");
+        return {
+          person:
+            query.person || query.staticCohorts || query.hashKeyOverrides ? "unavailable" : null,
+          groups: Object.keys(query.groups).length > 0 ? "unavailable" : {},
+        };
+      }
+    },
+
+    async applyEvents(entries) {
+      if (entries.length === 0) return [];
+      const updated = entries.map((entry) => ({ entry, update: personUpdateOf(entry.event) }));
+      const continuityFlagKeys = new Map<number, readonly string[]>();
+      for (const { entry, update } of updated) {
+        const { projectId } = entry.event;
+        if (update.link === null || continuityFlagKeys.has(projectId)) continue;
+        continuityFlagKeys.set(projectId, await options.continuityFlagKeys(projectId));
+      }
+      const { outcomes, changes } = await writes
+        .transaction()
+        .execute((transaction) => applyToPersons(transaction, updated, continuityFlagKeys));
+      for (const { projectId, hasNewGroupTypes } of changes) {
+        if (hasNewGroupTypes) options.onGroupTypeAdded(projectId);
+      }
+      return outcomes;
+    },
+
+    async storeHashKeyOverrides(projectId, { distinctId, anonDistinctId }, flagKeys) {
+      if (flagKeys.length === 0) return;
+      const ids = [...new Set([cleanText(distinctId), cleanText(anonDistinctId)])];
+      const personIds = (connection: Pick<Transaction<Schema>, "selectFrom">) =>
+        connection
+          .selectFrom("person_distinct_ids")
+          .select("person_id")
+          .distinct()
+          .where("project_id", "=", projectId)
+          .where("distinct_id", "in", ids)
+          .execute();
+      if ((await personIds(reads)).length === 0) return;
+      await writes.transaction().execute(async (transaction) => {
+        await lockPersons(transaction);
+        const persons = (await personIds(transaction)).map((row) => row.person_id);
+        const rows = persons.flatMap((personId) =>
+          flagKeys.map((flagKey) => ({
+            person_id: personId,
+            flag_key: flagKey,
+            hash_key: cleanText(anonDistinctId),
+          })),
+        );
+        for (const some of inChunks(rows)) {
+          await transaction
+            .insertInto("flag_hash_key_overrides")
+            .values(some)
+            .onConflict((conflict) => conflict.columns(["person_id", "flag_key"]).doNothing())
+            .execute();
+        }
+      });
+    },
+
+    async personByDistinctId(projectId, distinctId) {
+      const row = await reads
+        .selectFrom("person_distinct_ids as d")
+        .innerJoin("persons as p", "p.id", "d.person_id")
+        .selectAll("p")
+        .where("d.project_id", "=", projectId)
+        .where("d.distinct_id", "=", cleanText(distinctId))
+        .executeTakeFirst();
+      if (!row) return undefined;
+      const ids = await reads
+        .selectFrom("person_distinct_ids")
+        .select("distinct_id")
+        .where("person_id", "=", row.id)
+        .orderBy("distinct_id")
+        .execute();
+      return {
+        id: row.id,
+        uuid: row.uuid,
+        projectId: row.project_id,
+        distinctIds: ids.map(({ distinct_id }) => distinct_id),
+        properties: decodeJson(row.properties),
+        createdAt: decodeInstant(row.created_at),
+        isIdentified: decodeBoolean(row.is_identified),
+      };
+    },
+
+    async groupTypes(projectId) {
+      return await reads
+        .selectFrom("group_types")
+        .select(["index", "name"])
+        .where("project_id", "=", projectId)
+        .orderBy("index")
+        .execute();
+    },
+  };
+}

@@ -1,0 +1,195 @@
+import type { LedgerPerson, PersonLedger } from "@hedgerow/core/persons/person-ledger";
+import type { PropertySheet } from "@hedgerow/core/persons/property-sheet";
+import { type Insertable, sql, type Transaction } from "kysely";
+import { inChunks } from "./chunks.ts";
+import { encodeBoolean, encodeInstant, encodeJson } from "./codec.ts";
+import { nextRevision } from "./project-revisions.ts";
+import type { Schema } from "./schema.ts";
+
+/** A merge and the position of the event that carried it out. */
+export interface Merge {
+  readonly position: number;
+  readonly from: string;
+  readonly into: string;
+}
+
+/** What was changed of what readers may remember. */
+export interface LedgerChanges {
+  readonly projectId: number;
+  /** Persons whose row or overrides changed, or who are gone. */
+  readonly personIds: readonly number[];
+  /** Ids that belong to somebody now and belonged to nobody before. */
+  readonly distinctIds: readonly string[];
+  readonly hasNewGroupTypes: boolean;
+}
+
+/** Writes what events changed in a ledger; the caller holds the lock of `lockPersons`. */
+export async function savePersonLedger(
+  transaction: Transaction<Schema>,
+  projectId: number,
+  { ledger, merges }: { ledger: PersonLedger; merges: readonly Merge[] },
+): Promise<LedgerChanges> {
+  const living = ledger.persons.filter((person) => person.mergedInto === null);
+  const ids = new Map<LedgerPerson, number>();
+  for (const person of living) if (person.stored) ids.set(person, person.stored.id);
+  const idOf = (person: LedgerPerson): number => {
+    const id = ids.get(person.survivor);
+    if (id === undefined) throw new Error("a person was applied but not stored");
+    return id;
+  };
+
+  const created = living.filter((person) => person.stored === null);
+  const byUuid = new Map(created.map((person) => [person.uuid, person]));
+  for (const some of inChunks(created)) {
+    const rows = await transaction
+      .insertInto("persons")
+      .values(some.map((person) => encodePerson(projectId, person)))
+      .returning(["id", "uuid"])
+      .execute();
+    for (const { id, uuid } of rows) {
+      const person = byUuid.get(uuid);
+      if (person) ids.set(person, id);
+    }
+  }
+  const changed = living.flatMap((person) =>
+    person.stored && person.isChanged
+      ? { ...encodePerson(projectId, person), id: person.stored.id }
+      : [],
+  );
+  for (const some of inChunks(changed)) {
+    await transaction
+      .insertInto("persons")
+      .values(some)
+      .onConflict((conflict) =>
+        conflict.column("id").doUpdateSet((eb) => ({
+          properties: eb.ref("excluded.properties"),
+          property_times: eb.ref("excluded.property_times"),
+          created_at: eb.ref("excluded.created_at"),
+          is_identified: eb.ref("excluded.is_identified"),
+        })),
+      )
+      .execute();
+  }
+  const distinctIds = living.flatMap((person) =>
+    person.newDistinctIds.map((distinctId) => ({
+      project_id: projectId,
+      distinct_id: distinctId,
+      person_id: idOf(person),
+    })),
+  );
+  for (const some of inChunks(distinctIds)) {
+    await transaction.insertInto("person_distinct_ids").values(some).execute();
+  }
+  const moves = ledger.persons.flatMap((person) =>
+    person.stored && person.mergedInto ? { from: person.stored.id, into: idOf(person) } : [],
+  );
+  for (const some of inChunks(moves)) await moveBelongings(transaction, some);
+  const hashKeys = living.flatMap((person) =>
+    [...person.newHashKeys].map(([flagKey, hashKey]) => ({
+      person_id: idOf(person),
+      flag_key: flagKey,
+      hash_key: hashKey,
+    })),
+  );
+  for (const some of inChunks(hashKeys)) {
+    await transaction.insertInto("flag_hash_key_overrides").values(some).execute();
+  }
+  await saveGroups(transaction, projectId, ledger);
+  for (const some of inChunks(merges)) {
+    await transaction
+      .insertInto("person_merges")
+      .values(
+        some.map(({ position, from, into }) => ({
+          position,
+          project_id: projectId,
+          from_uuid: from,
+          into_uuid: into,
+        })),
+      )
+      .execute();
+  }
+  return {
+    projectId,
+    personIds: ledger.persons.flatMap((person) =>
+      person.stored && (person.isChanged || person.mergedInto || person.newHashKeys.size > 0)
+        ? person.stored.id
+        : [],
+    ),
+    distinctIds: distinctIds.map((row) => row.distinct_id),
+    hasNewGroupTypes: ledger.newGroupTypes.length > 0,
+  };
+}
+
+function encodePerson(projectId: number, person: LedgerPerson) {
+  return {
+    ...encodeSheet(person.sheet),
+    project_id: projectId,
+    uuid: person.uuid,
+    created_at: encodeInstant(person.createdAt),
+    is_identified: encodeBoolean(person.isIdentified),
+  } satisfies Insertable<Schema["persons"]>;
+}
+
+function encodeSheet(sheet: PropertySheet) {
+  const { properties, times } = sheet.state;
+  return { properties: encodeJson(properties), property_times: encodeJson(times) };
+}
+
+/** Hands ids and static cohorts of merged persons to their survivors, then deletes the merged ones. */
+async function moveBelongings(
+  transaction: Transaction<Schema>,
+  moves: readonly { from: number; into: number }[],
+): Promise<void> {
+  const moved = sql`(values ${sql.join(
+    moves.map(({ from, into }) => sql`(${sql.lit(from)}, ${sql.lit(into)})`),
+  )})`;
+  const from = moves.map((move) => move.from);
+  await sql`
+    with moved (from_id, into_id) as ${moved}
+    update person_distinct_ids
+    set person_id = (select into_id from moved where from_id = person_id)
+    where person_id in (select from_id from moved)`.execute(transaction);
+  await sql`
+    with moved (from_id, into_id) as ${moved}
+    insert into cohort_members (cohort_id, person_id)
+    select distinct cohort_id, into_id from cohort_members join moved on from_id = person_id
+    where true
+    on conflict (cohort_id, person_id) do nothing`.execute(transaction);
+  await transaction.deleteFrom("cohort_members").where("person_id", "in", from).execute();
+  await transaction.deleteFrom("persons").where("id", "in", from).execute();
+}
+
+async function saveGroups(
+  transaction: Transaction<Schema>,
+  projectId: number,
+  ledger: PersonLedger,
+): Promise<void> {
+  if (ledger.newGroupTypes.length > 0) {
+    await nextRevision(transaction, projectId);
+    await transaction
+      .insertInto("group_types")
+      .values(ledger.newGroupTypes.map((type) => ({ ...type, project_id: projectId })))
+      .execute();
+  }
+  const changed = [...ledger.groups].filter((group) => group.isChanged);
+  for (const some of inChunks(changed)) {
+    await transaction
+      .insertInto("groups")
+      .values(
+        some.map((group) => ({
+          ...encodeSheet(group.sheet),
+          project_id: projectId,
+          group_type_index: group.typeIndex,
+          group_key: group.key,
+          created_at: encodeInstant(group.createdAt),
+        })),
+      )
+      .onConflict((conflict) =>
+        conflict.columns(["project_id", "group_type_index", "group_key"]).doUpdateSet((eb) => ({
+          properties: eb.ref("excluded.properties"),
+          property_times: eb.ref("excluded.property_times"),
+        })),
+      )
+      .execute();
+  }
+}
