@@ -1,0 +1,99 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { describeEventLog, sampleEvent } from "../../events/event-log.contract.ts";
+import { LogUnavailable } from "../../events/event-log.ts";
+import { openEmbeddedLog } from "./embedded-log.ts";
+
+async function inFolder<Result>(run: (path: string) => Promise<Result>): Promise<Result> {
+  const folder = mkdtempSync(join(tmpdir(), "hedgerow-log-"));
+  try {
+    return await run(join(folder, "log.sqlite"));
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+describeEventLog("EventLog on a SQLite file", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "hedgerow-log-"));
+  return {
+    open: () => openEmbeddedLog(join(folder, "log.sqlite")),
+    remove: async () => rmSync(folder, { recursive: true, force: true }),
+  };
+});
+
+const NEVER = new AbortController().signal;
+
+describe("openEmbeddedLog", () => {
+  it("[PI-4] starts above the position that consumers have passed when its file is lost", () =>
+    inFolder(async (path) => {
+      const log = await openEmbeddedLog(path, { after: 1234 });
+      expect(await log.end()).toBe(1234);
+      expect(await log.append([sampleEvent()])).toEqual([1235]);
+      await log.close();
+    }));
+
+  it("[PI-6] refuses more than it may queue, keeps what it took and takes more afterwards", () =>
+    inFolder(async (path) => {
+      const log = await openEmbeddedLog(path, { maxQueuedBytes: 100_000 });
+      const event = () => sampleEvent({ properties: { text: "x".repeat(40_000) } });
+      const outcomes = await Promise.allSettled(
+        Array.from({ length: 10 }, () => log.append([event()])),
+      );
+      const refused = outcomes.filter((outcome) => outcome.status === "rejected");
+      const taken = outcomes.length - refused.length;
+      expect(taken).toBeGreaterThan(0);
+      expect(refused.length).toBeGreaterThan(0);
+      for (const { reason } of refused) {
+        expect(reason).toBeInstanceOf(LogUnavailable);
+        expect(reason.retryAfterSeconds).toBeGreaterThan(0);
+      }
+      expect((await log.read(0, 100, NEVER)).entries.length).toBe(taken);
+      await log.append([event()]);
+      expect((await log.read(0, 100, NEVER)).entries.length).toBe(taken + 1);
+      await log.close();
+    }));
+
+  it("[PI-6] takes a request larger than the queue when nothing else waits", () =>
+    inFolder(async (path) => {
+      const log = await openEmbeddedLog(path, { maxQueuedBytes: 1000 });
+      await log.append([sampleEvent({ properties: { text: "x".repeat(5000) } })]);
+      await log.close();
+    }));
+
+  it("[PI-7] refuses events on a full disk, keeps the old ones and recovers by itself", () =>
+    inFolder(async (path) => {
+      const log = await openEmbeddedLog(path, { maxFileBytes: 1024 * 1024 });
+      const event = () => sampleEvent({ properties: { text: "x".repeat(50_000) } });
+      let taken = 0;
+      const fill = async () => {
+        for (;;) {
+          await log.append([event()]);
+          taken++;
+        }
+      };
+      await expect(fill()).rejects.toBeInstanceOf(LogUnavailable);
+      expect(taken).toBeGreaterThan(10);
+      await expect(log.append([event()])).rejects.toBeInstanceOf(LogUnavailable);
+      const { entries, end } = await log.read(0, 100, NEVER);
+      expect(entries.length).toBe(taken);
+      await log.release(end);
+      const [position] = await log.append([event()]);
+      expect(position).toBeGreaterThan(end);
+      expect((await log.read(end, 100, NEVER)).entries.length).toBe(1);
+      await log.close();
+    }));
+
+  it("[PI-6] refuses events after it was closed", () =>
+    inFolder(async (path) => {
+      const log = await openEmbeddedLog(path);
+      await log.close();
+      await expect(log.append([sampleEvent()])).rejects.toBeInstanceOf(LogUnavailable);
+    }));
+
+  it("reports a file that cannot be opened", () =>
+    inFolder(async (path) => {
+      await expect(openEmbeddedLog(join(path, "missing", "log.sqlite"))).rejects.toThrow();
+    }));
+});

@@ -1,0 +1,255 @@
+import type { Worker } from "node:worker_threads";
+import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
+import { decodeEvent, encodeEvent } from "@hedgerow/core/events/event-codec";
+import Database from "libsql";
+import { type EventLog, LogUnavailable } from "../../events/event-log.ts";
+import type { FromLogThread, LogFileOptions, Segment, ToLogThread } from "./log-file.ts";
+import { openThread } from "./open-thread.ts";
+
+export interface EmbeddedLogOptions {
+  /**
+   * Positions start above this one even when the file is new: pass the greatest position that any
+   * consumer has stored, so that a lost log file never leads to positions that count as done.
+   */
+  readonly after?: number;
+  /** Most bytes of events waiting for the disk before new ones are refused; 64 MiB unless given. */
+  readonly maxQueuedBytes?: number;
+  /** Largest size of the log file; 64 GiB unless given. */
+  readonly maxFileBytes?: number;
+}
+
+/** A segment is read as a whole: small ones let readers take what they asked for. */
+const SEGMENT_CHARS = 256 * 1024;
+/** One commit takes no more than this, so that no append waits behind a huge one for long. */
+const GROUP_CHARS = 8 * 1024 * 1024;
+const RETRY_AFTER_SECONDS = 1;
+
+interface Append {
+  readonly segments: readonly Segment[];
+  readonly count: number;
+  readonly chars: number;
+  readonly resolve: (positions: readonly number[]) => void;
+  readonly reject: (error: LogUnavailable) => void;
+}
+
+/**
+ * The log as one SQLite file. Appends that arrive while a commit is on its way to the disk share the
+ * next one (group commit), in a thread of its own.
+ */
+export async function openEmbeddedLog(
+  path: string,
+  options: EmbeddedLogOptions = {},
+): Promise<EventLog> {
+  const maxQueuedChars = options.maxQueuedBytes ?? 64 * 1024 * 1024;
+  const fileOptions = (after: number): LogFileOptions => ({
+    path,
+    after,
+    maxBytes: options.maxFileBytes ?? 64 * 1024 ** 3,
+  });
+
+  const waiting: Append[] = [];
+  let writing: readonly Append[] = [];
+  let queuedChars = 0;
+  let end = 0;
+  let isClosed = false;
+  const wakeReaders = new Set<() => void>();
+
+  let thread: Worker | undefined;
+  let opening: Promise<Worker> | undefined = startThread(options.after ?? 0);
+  await opening;
+  const reader = openReader(path);
+
+  function startThread(after: number): Promise<Worker> {
+    const worker = openThread("log-thread", fileOptions(after));
+    return new Promise((resolve, reject) => {
+      worker.on("message", (message: FromLogThread) => {
+        if (message.kind === "opened") {
+          end = message.end;
+          thread = worker;
+          opening = undefined;
+          resolve(worker);
+        } else if (message.kind === "appended") settle(message.end);
+        else if (message.kind === "refused") refuse(message.reason);
+      });
+      worker.on("error", (error) => {
+        lose(worker, error.message);
+        reject(error);
+      });
+      worker.on("exit", () => lose(worker, "the log thread ended"));
+    });
+  }
+
+  /** The thread is gone: what it was writing may or may not be stored, so it counts as not. */
+  function lose(worker: Worker, reason: string): void {
+    if (thread === worker) thread = undefined;
+    opening = undefined;
+    if (writing.length > 0) refuse(reason);
+  }
+
+  function settle(last: number): void {
+    const group = writing;
+    writing = [];
+    let position = end;
+    end = last;
+    for (const { count, chars, resolve } of group) {
+      queuedChars -= chars;
+      const first = position + 1;
+      position += count;
+      resolve(Array.from({ length: count }, (_, index) => first + index));
+    }
+    for (const wake of wakeReaders) wake();
+    writeNext();
+  }
+
+  function refuse(reason: string): void {
+    const group = writing;
+    writing = [];
+    for (const { chars, reject } of group) {
+      queuedChars -= chars;
+      reject(unavailable(`events cannot be stored: ${reason}`));
+    }
+    writeNext();
+  }
+
+  function writeNext(): void {
+    if (writing.length > 0 || waiting.length === 0) return;
+    let chars = 0;
+    let taken = 0;
+    for (const append of waiting) {
+      if (taken > 0 && chars + append.chars > GROUP_CHARS) break;
+      chars += append.chars;
+      taken++;
+    }
+    writing = waiting.splice(0, taken);
+    const segments = joinSegments(writing.flatMap((append) => append.segments));
+    const message: ToLogThread = { kind: "append", segments };
+    if (thread) {
+      send(thread, message);
+      return;
+    }
+    opening ??= startThread(end);
+    opening.then(
+      (worker) => send(worker, message),
+      (error: Error) => refuse(error.message),
+    );
+  }
+
+  return {
+    append(events) {
+      if (events.length === 0) return Promise.resolve([]);
+      if (isClosed) return Promise.reject(unavailable("the log is closed"));
+      const segments = segmentsOf(events);
+      const chars = segments.reduce((sum, { lines }) => sum + lines.length, 0);
+      if (queuedChars > 0 && queuedChars + chars > maxQueuedChars) {
+        return Promise.reject(unavailable("the disk cannot keep up with the events"));
+      }
+      queuedChars += chars;
+      return new Promise((resolve, reject) => {
+        waiting.push({ segments, count: events.length, chars, resolve, reject });
+        writeNext();
+      });
+    },
+
+    async read(after, limit, signal) {
+      while (end <= after && !signal.aborted) {
+        await new Promise<void>((resolve) => {
+          const wake = () => {
+            wakeReaders.delete(wake);
+            signal.removeEventListener("abort", wake);
+            resolve();
+          };
+          wakeReaders.add(wake);
+          signal.addEventListener("abort", wake);
+        });
+      }
+      if (signal.aborted) return { entries: [], end: after };
+      const entries = reader.read(after, limit);
+      return { entries, end: entries.at(-1)?.position ?? after };
+    },
+
+    async end() {
+      return end;
+    },
+
+    async release(upTo) {
+      if (thread) send(thread, { kind: "release", upTo });
+    },
+
+    async close() {
+      if (isClosed) return;
+      isClosed = true;
+      const worker = thread ?? (await opening);
+      if (worker) {
+        const exited = new Promise((resolve) => worker.once("exit", resolve));
+        // Messages are handled in order: everything appended before is stored first.
+        while (waiting.length > 0 || writing.length > 0) {
+          await new Promise<void>((resolve) => setImmediate(resolve));
+        }
+        send(worker, { kind: "close" });
+        await exited;
+      }
+      reader.close();
+    },
+  };
+}
+
+function send(worker: Worker, message: ToLogThread): void {
+  worker.postMessage(message);
+}
+
+function unavailable(message: string): LogUnavailable {
+  return new LogUnavailable(message, { retryAfterSeconds: RETRY_AFTER_SECONDS });
+}
+
+function segmentsOf(events: readonly CapturedEvent[]): Segment[] {
+  return joinSegments(events.map((event) => ({ count: 1, lines: encodeEvent(event) })));
+}
+
+/** Neighbouring segments joined as long as they stay short. */
+function joinSegments(segments: readonly Segment[]): Segment[] {
+  const joined: Segment[] = [];
+  let run: Segment[] = [];
+  let chars = 0;
+  const finish = () => {
+    if (run.length === 0) return;
+    const count = run.reduce((sum, segment) => sum + segment.count, 0);
+    joined.push({ count, lines: run.map((segment) => segment.lines).join("\n") });
+    run = [];
+    chars = 0;
+  };
+  for (const segment of segments) {
+    if (chars > 0 && chars + segment.lines.length > SEGMENT_CHARS) finish();
+    run.push(segment);
+    chars += segment.lines.length;
+  }
+  finish();
+  return joined;
+}
+
+function openReader(path: string) {
+  const database = new Database(path, { readonly: true });
+  database.exec("pragma busy_timeout = 5000");
+  const next = database.prepare(
+    "select last, count, lines from segments where last > ? order by last limit 1",
+  );
+  return {
+    read(after: number, limit: number): readonly LoggedEvent[] {
+      const entries: LoggedEvent[] = [];
+      let position = after;
+      while (entries.length < limit) {
+        const [segment] = next.all(position) as { last: number; count: number; lines: string }[];
+        if (!segment) break;
+        const first = segment.last - segment.count + 1;
+        const lines = segment.lines.split("\n");
+        const from = Math.max(position + 1 - first, 0);
+        const to = Math.min(lines.length, from + limit - entries.length);
+        for (let index = from; index < to; index++) {
+          entries.push({ position: first + index, event: decodeEvent(lines[index] ?? "") });
+        }
+        position = first + to - 1;
+      }
+      return entries;
+    },
+    close: () => database.close(),
+  };
+}

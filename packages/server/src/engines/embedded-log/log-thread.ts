@@ -1,0 +1,30 @@
+import { parentPort, workerData } from "node:worker_threads";
+import type { FromLogThread, LogFileOptions, ToLogThread } from "./log-file.ts";
+import { openLogFile } from "./log-file.ts";
+
+/** The log's writing half: commits block this thread, never the one that answers requests. */
+if (!parentPort) throw new Error("runs as a thread only");
+const port = parentPort;
+const answer = (message: FromLogThread) => port.postMessage(message);
+
+const file = openLogFile(workerData as LogFileOptions);
+answer({ kind: "opened", end: file.end });
+
+port.on("message", (message: ToLogThread) => {
+  switch (message.kind) {
+    case "append":
+      try {
+        answer({ kind: "appended", end: file.append(message.segments) });
+      } catch (error) {
+        answer({ kind: "refused", reason: error instanceof Error ? error.message : String(error) });
+      }
+      return;
+    case "release":
+      file.release(message.upTo);
+      return;
+    case "close":
+      file.close();
+      answer({ kind: "closed" });
+      port.close();
+  }
+});

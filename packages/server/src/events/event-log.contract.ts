@@ -1,0 +1,159 @@
+import type { CapturedEvent } from "@hedgerow/core/events/event";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { EventLog } from "./event-log.ts";
+
+/** An event for tests; everything has a default. */
+export function sampleEvent(fields: Partial<CapturedEvent> = {}): CapturedEvent {
+  return {
+    uuid: crypto.randomUUID(),
+    projectId: 1,
+    event: "$pageview",
+    distinctId: "user-1",
+    properties: {
+      $current_url: "https://example.com/",
+      nested: { list: [1, null, "ß🦔\n\u2028"] },
+    },
+    timestamp: new Date("2024-02-29T23:59:59.999Z"),
+    clientTimestamp: null,
+    receivedAt: new Date("2024-03-01T00:00:01.000Z"),
+    ...fields,
+  };
+}
+
+/** A log that can be closed and opened again with what it stored. */
+export interface ReopenableLog {
+  readonly open: () => Promise<EventLog>;
+  readonly remove: () => Promise<void>;
+}
+
+const NEVER = new AbortController().signal;
+
+/** What every {@link EventLog} must do. */
+export function describeEventLog(title: string, create: () => Promise<ReopenableLog>): void {
+  describe(title, () => {
+    let place: ReopenableLog;
+    let log: EventLog;
+    beforeEach(async () => {
+      place = await create();
+      log = await place.open();
+    });
+    afterEach(async () => {
+      await log.close();
+      await place.remove();
+    });
+
+    async function readAll(after: number): Promise<readonly string[]> {
+      const { entries } = await log.read(after, 10_000, NEVER);
+      return entries.map(({ event }) => event.uuid);
+    }
+
+    it("[PI-1] gives back what was appended, whole and in order", async () => {
+      const events = [
+        sampleEvent({
+          clientTimestamp: new Date(5),
+          properties: JSON.parse('{"__proto__":{"a":1}}'),
+        }),
+        sampleEvent({ projectId: 2, event: "b\nc", distinctId: "\u2028" }),
+      ];
+      const positions = await log.append(events);
+      const { entries, end } = await log.read(0, 10, NEVER);
+      expect(entries).toEqual(
+        events.map((event, index) => ({ position: positions[index], event })),
+      );
+      expect(Object.keys(entries[0]?.event.properties ?? {})).toEqual(["__proto__"]);
+      expect(end).toBe(positions[1]);
+      expect(await log.end()).toBe(positions[1]);
+    });
+
+    it("[PI-1] has an empty log end at 0 and an empty append change nothing", async () => {
+      expect(await log.append([])).toEqual([]);
+      expect(await log.end()).toBe(0);
+    });
+
+    it("[PI-2] keeps the order of appends that were started together, with growing positions", async () => {
+      const batches = Array.from({ length: 200 }, (_, batch) =>
+        Array.from({ length: 1 + (batch % 3) }, () => sampleEvent({ distinctId: `user-${batch}` })),
+      );
+      const positions = await Promise.all(batches.map((batch) => log.append(batch)));
+      const flat = positions.flat();
+      expect(flat).toEqual(flat.toSorted((a, b) => a - b));
+      expect(new Set(flat).size).toBe(flat.length);
+      expect(await readAll(0)).toEqual(batches.flat().map(({ uuid }) => uuid));
+    });
+
+    it("[PI-2] reads on from any position, as many as asked for", async () => {
+      const events = Array.from({ length: 25 }, () => sampleEvent());
+      await log.append(events.slice(0, 10));
+      await log.append(events.slice(10));
+      const read: string[] = [];
+      let position = 0;
+      while (read.length < events.length) {
+        const { entries, end } = await log.read(position, 4, NEVER);
+        expect(entries.length).toBeGreaterThan(0);
+        expect(entries.length).toBeLessThanOrEqual(4);
+        expect(entries.at(-1)?.position).toBe(end);
+        read.push(...entries.map(({ event }) => event.uuid));
+        position = end;
+      }
+      expect(read).toEqual(events.map(({ uuid }) => uuid));
+    });
+
+    it("[PI-3] lets a reader wait for the next event", async () => {
+      const waiting = log.read(0, 10, NEVER);
+      const event = sampleEvent();
+      await log.append([event]);
+      expect((await waiting).entries.map((entry) => entry.event)).toEqual([event]);
+    });
+
+    it("[PI-3] ends a wait when the reader gives up", async () => {
+      const giveUp = new AbortController();
+      const waiting = log.read(0, 10, giveUp.signal);
+      giveUp.abort();
+      expect(await waiting).toEqual({ entries: [], end: 0 });
+    });
+
+    it("[PI-4] keeps everything over a restart and counts on from there", async () => {
+      const events = [sampleEvent(), sampleEvent()];
+      const before = await log.append(events);
+      await log.close();
+      log = await place.open();
+      expect(await log.end()).toBe(before[1]);
+      expect(await readAll(0)).toEqual(events.map(({ uuid }) => uuid));
+      const [next] = await log.append([sampleEvent()]);
+      expect(next).toBeGreaterThan(before[1] ?? Number.NaN);
+    });
+
+    it("[PI-4] stores what was appended before it is closed", async () => {
+      const events = Array.from({ length: 500 }, () => sampleEvent());
+      const appended = Promise.all(events.map((event) => log.append([event])));
+      await log.close();
+      await appended;
+      log = await place.open();
+      expect((await readAll(0)).length).toBe(500);
+    });
+
+    it("[PI-5] may forget what was released, and nothing else, and never reuses a position", async () => {
+      const [first, second] = await log.append([sampleEvent(), sampleEvent()]);
+      const kept = sampleEvent();
+      const [third] = await log.append([kept]);
+      await log.release(second ?? 0);
+      expect(await readAll(second ?? 0)).toEqual([kept.uuid]);
+      await log.release(third ?? 0);
+      await log.close();
+      log = await place.open();
+      expect(await log.end()).toBe(third);
+      const [fourth] = await log.append([sampleEvent()]);
+      expect(fourth).toBeGreaterThan(third ?? first ?? Number.NaN);
+    });
+
+    it("[PI-1] takes long events and large batches", async () => {
+      const long = sampleEvent({ properties: { text: "x".repeat(2_000_000) } });
+      const many = Array.from({ length: 3000 }, (_, index) =>
+        sampleEvent({ properties: { index, text: "y".repeat(500) } }),
+      );
+      await log.append([long]);
+      await log.append(many);
+      expect(await readAll(0)).toEqual([long, ...many].map(({ uuid }) => uuid));
+    });
+  });
+}
