@@ -1,0 +1,141 @@
+import type { AddressInfo } from "node:net";
+import type { Logger } from "pino";
+import type { FirstBoot } from "../accounts/bootstrap.ts";
+import { type Config, readConfig, UsageError } from "../config.ts";
+import { DataFolderInUse } from "../engines/data-folder/data-folder.ts";
+import { readVersion } from "./help.ts";
+import { createLogger } from "./logger.ts";
+
+/** npm passes on a Ctrl+C that the terminal has sent us already: the echo is no second wish. */
+const ECHO_MS = 200;
+/** Time from the wish to stop until the process is gone, whatever still runs. */
+const STOP_WITHIN_MS = 10_000;
+
+/** `hedgerow start`: runs the service until a signal stops it. */
+export async function start(args: readonly string[]): Promise<number> {
+  const config = readConfig(args);
+  if (config.role !== "all") {
+    throw new UsageError(
+      `the role ${config.role} needs an event log that processes share; with storage in the data folder one process does everything: start it with --role all`,
+    );
+  }
+  const logger = createLogger(config.logLevel);
+  const { composeService } = await import("../compose.ts");
+  let service: Awaited<ReturnType<typeof composeService>>;
+  try {
+    service = await composeService(config, logger);
+  } catch (error) {
+    return refuse(error, logger);
+  }
+  const stopped = stopOnSignal(logger, () => service.close());
+  try {
+    await service.app.listen({ port: config.port, host: config.host });
+  } catch (error) {
+    await service.close();
+    return refuse(error, logger, config);
+  }
+  const url = urlOf(service.app.server.address() as AddressInfo);
+  if (service.firstBoot) console.log(welcome(service.firstBoot, url));
+  logger.info({ url, version: readVersion(), data: config.data }, "ready");
+  return stopped;
+}
+
+/** Resolves with the exit code once a signal came and everything is put away. */
+function stopOnSignal(logger: Logger, close: () => Promise<void>): Promise<number> {
+  return new Promise((resolve) => {
+    let stoppingSince: number | undefined;
+    const stop = async (signal: "SIGTERM" | "SIGINT") => {
+      if (stoppingSince !== undefined) {
+        if (performance.now() - stoppingSince < ECHO_MS) return;
+        process.exit(signal === "SIGTERM" ? 143 : 130);
+      }
+      stoppingSince = performance.now();
+      logger.info({ signal }, "stopping");
+      // Not awaited by the event loop: it only matters while something else keeps the process up.
+      setTimeout(() => {
+        logger.error("not everything stopped in time");
+        process.exit(1);
+      }, STOP_WITHIN_MS).unref();
+      try {
+        await close();
+        logger.info("stopped");
+        resolve(0);
+      } catch (error) {
+        logger.error({ err: error }, "stopping failed");
+        resolve(1);
+      }
+    };
+    process.on("SIGTERM", stop);
+    process.on("SIGINT", stop);
+  });
+}
+
+/** Says in one line why the service does not run, where that is the operator's to mend. */
+function refuse(error: unknown, logger: Logger, config?: Config): number {
+  const reason = config ? listenReason(error, config) : storageReason(error);
+  if (reason !== undefined) console.error(`hedgerow: ${reason}`);
+  else logger.fatal({ err: error }, "the service could not start");
+  return 1;
+}
+
+function listenReason(error: unknown, { host, port }: Config): string | undefined {
+  switch (codeOf(error)) {
+    case "EADDRINUSE":
+      return `${host}:${port} is taken by another program: stop that one, or choose another port with --port`;
+    case "EADDRNOTAVAIL":
+    case "ENOTFOUND":
+    case "EAI_AGAIN":
+      return `${host} is no address of this machine: choose another with --host`;
+    case "EACCES":
+      return `${host}:${port} may not be listened on by this user: choose a port above 1023 with --port`;
+    default:
+      return undefined;
+  }
+}
+
+/** Files that are missing or not ours to write, a database that does not answer. */
+function storageReason(error: unknown): string | undefined {
+  if (!(error instanceof Error)) return undefined;
+  if (error instanceof DataFolderInUse) return error.message;
+  const code = codeOf(error);
+  const ofTheWorld =
+    /^(?:ENOENT|EACCES|EPERM|EROFS|ENOSPC|EEXIST|ENOTDIR|ECONNREFUSED|ENOTFOUND|ETIMEDOUT)$/;
+  if (ofTheWorld.test(code)) return `cannot start: ${error.message || code}`;
+  if (/^SQLITE_(?:CANTOPEN|READONLY|FULL|NOTADB|CORRUPT)/.test(code)) {
+    return `cannot start: ${error.message} (see hedgerow doctor)`;
+  }
+  return error.cause === undefined ? undefined : storageReason(error.cause);
+}
+
+function codeOf(error: unknown): string {
+  return error instanceof Error && "code" in error ? String(error.code) : "";
+}
+
+function urlOf({ address, family, port }: AddressInfo): string {
+  if (address === "0.0.0.0" || address === "::") return `http://localhost:${port}`;
+  return family === "IPv6" ? `http://[${address}]:${port}` : `http://${address}:${port}`;
+}
+
+/** What the first boot tells once: keys and three requests to try. */
+function welcome(
+  { project, admin, projectKey, personalKey, generatedPassword }: FirstBoot,
+  url: string,
+) {
+  const json = "-H 'content-type: application/json'";
+  const password =
+    generatedPassword === null ? "as given in HEDGEROW_ADMIN_PASSWORD" : generatedPassword;
+  return `
+Welcome to Hedgerow. Keep these: they are shown this once.
+
+  project key (public)     ${projectKey}
+  personal key (secret)    ${personalKey}
+  admin                    ${admin.email}
+  password                 ${password}
+
+Try it:
+
+  curl -s '${url}/decide?v=3' ${json} -d '{"api_key":"${projectKey}","distinct_id":"ada"}'
+  curl -s '${url}/capture' ${json} -d '{"api_key":"${projectKey}","event":"hello","distinct_id":"ada"}'
+  curl -s '${url}/api/projects/${project.id}/events/?event=hello' -H 'authorization: Bearer ${personalKey}'
+`;
+}
