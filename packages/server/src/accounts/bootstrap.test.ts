@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { createSqlAccountStore } from "../engines/sql/account-store.ts";
+import { createAccountStore } from "../engines/sql/account-store.ts";
 import type { SqlDatabase } from "../engines/sql/sql-database.ts";
 import { openTemporarySqlite } from "../engines/sql/sql-engines.contract.ts";
 import type { AccountStore } from "./account-store.ts";
@@ -23,7 +23,7 @@ describe("bootstrap", () => {
 
   beforeEach(async () => {
     database = await openTemporarySqlite();
-    accounts = createSqlAccountStore(database);
+    accounts = createAccountStore(database);
     notices = [];
   });
   afterEach(() => database.close());

@@ -1,7 +1,7 @@
 import { compileFlags } from "@hedgerow/core/flags/compile-flags";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { createFlagStore } from "../engines/sql/flag-store.ts";
-import { projectsAndUsers } from "../engines/sql/projects-and-users.contract.ts";
+import { projectsAndUsers } from "../engines/sql/projects-and-users.setup.ts";
 import type { SqlDatabase } from "../engines/sql/sql-database.ts";
 import { openTemporarySqlite } from "../engines/sql/sql-engines.contract.ts";
 import { type CompiledFlags, createCompiledFlags, watchRevisions } from "./compiled-flags.ts";

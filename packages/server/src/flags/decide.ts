@@ -1,11 +1,20 @@
 import { evaluateFlags } from "@hedgerow/core/flags/evaluate-flags";
-import { continuityKeysToStore, requirementsOf } from "@hedgerow/core/flags/requirements";
-import type { EvaluationRequest, FlagSelection, StoredFacts } from "@hedgerow/core/flags/evaluation-request";
+import type {
+  EvaluationRequest,
+  FlagSelection,
+  StoredFacts,
+} from "@hedgerow/core/flags/evaluation-request";
+import type { FlagSet } from "@hedgerow/core/flags/flag-set";
+import {
+  continuityKeysToStore,
+  requirementsOf,
+  type StoredRequirements,
+} from "@hedgerow/core/flags/requirements";
 import type { JsonObject } from "@hedgerow/core/json";
 import type { Project } from "../accounts/account-store.ts";
 import type { PendingPersons } from "../events/pending-persons.ts";
 import type { GeoIp } from "../persons/geo-ip.ts";
-import type { PersonStore } from "../persons/person-store.ts";
+import type { FactsQuery, PersonStore } from "../persons/person-store.ts";
 import type { CompiledFlags } from "./compiled-flags.ts";
 import type { FlagRequest } from "./decide-request.ts";
 import type { FlagAnswer } from "./flag-answer.ts";
@@ -43,27 +52,100 @@ export async function decide(deps: DecideDeps, input: DecideInput): Promise<Flag
   const now = deps.clock();
   const { identity } = input.request;
   if (identity === null) {
-    return { evaluations: [], errorsWhileComputing: false, requestId: deps.newUuid(), evaluatedAt: now };
+    return {
+      evaluations: [],
+      errorsWhileComputing: false,
+      requestId: deps.newUuid(),
+      evaluatedAt: now,
+    };
   }
   const found = deps.compiledFlags.get(input.project.id);
   const { flagSet } = found instanceof Promise ? await found : found;
-  const { flagKeys, contexts, ...person } = identity;
-  const unread: EvaluationRequest = {
-    ...person,
+  // Filled in step by step: what is looked up decides what else has to be.
+  const request: { -readonly [Field in keyof EvaluationRequest]: EvaluationRequest[Field] } = {
     now,
+    distinctId: identity.distinctId,
+    deviceId: identity.deviceId,
+    anonDistinctId: identity.anonDistinctId,
+    groups: identity.groups,
+    personProperties: identity.personProperties,
+    groupProperties: identity.groupProperties,
     geoProperties: NO_PROPERTIES,
     stored: NO_FACTS,
-    selection: { keys: flagKeys, contexts, runtime: input.runtime, onlySurveyFlags: input.onlySurveyFlags },
+    selection: {
+      keys: identity.flagKeys,
+      contexts: identity.contexts,
+      runtime: input.runtime,
+      onlySurveyFlags: input.onlySurveyFlags,
+    },
   };
-  const needs = requirementsOf(flagSet, unread);
-  const request: EvaluationRequest = {
-    ...unread,
-    geoProperties:
-      needs.geo && input.address !== null && !input.request.geoipDisabled
-        ? deps.geoIp.lookup(input.address)
-        : NO_PROPERTIES,
-    stored: needs.stored ? await readFacts(deps, input.project, unread, needs.stored) : NO_FACTS,
-  };
+  let needs = requirementsOf(flagSet, request);
+  if (needs.geo && input.address !== null && !input.request.geoipDisabled) {
+    request.geoProperties = deps.geoIp.lookup(input.address);
+    needs = requirementsOf(flagSet, request);
+  }
+  if (needs.stored) {
+    request.stored = await readFacts(deps, input.project.id, {
+      request,
+      flagSet,
+      needs: needs.stored,
+    });
+  }
   const { evaluations, errorsWhileComputing } = evaluateFlags(flagSet, request);
   return { evaluations, errorsWhileComputing, requestId: deps.newUuid(), evaluatedAt: now };
+}
+
+const UNAVAILABLE: StoredFacts = Object.freeze({ person: "unavailable", groups: "unavailable" });
+
+async function readFacts(
+  deps: DecideDeps,
+  projectId: number,
+  {
+    request,
+    flagSet,
+    needs,
+  }: { request: EvaluationRequest; flagSet: FlagSet; needs: StoredRequirements },
+): Promise<StoredFacts> {
+  try {
+    const settled = deps.pendingPersons.settled(projectId, request);
+    if (settled) await settled;
+    const { distinctId, anonDistinctId } = request;
+    const query = { projectId, distinctId, anonDistinctId, ...needs };
+    const facts = await deps.persons.factsFor(query);
+    if (!needs.hashKeyOverrides || anonDistinctId === null) return facts;
+    const { person } = facts;
+    if (person === null || person === "unavailable" || person.hashKeyOverrides === "unavailable") {
+      return facts;
+    }
+    const lacking = continuityKeysToStore(flagSet, request, [person.hashKeyOverrides]);
+    if (lacking.length === 0) return facts;
+    return await keepAnonymousHash(deps, { query: { ...query, anonDistinctId }, lacking, facts });
+  } catch (error) {
+    deps.reportFault(error, "stored facts of a flag request could not be read");
+    return UNAVAILABLE;
+  }
+}
+
+/** Stores the anonymous id as hash key where there is none, then reads what holds (flag-evaluation 16.3). */
+async function keepAnonymousHash(
+  deps: DecideDeps,
+  {
+    query,
+    lacking,
+    facts,
+  }: {
+    query: FactsQuery & { readonly anonDistinctId: string };
+    lacking: readonly string[];
+    facts: StoredFacts;
+  },
+): Promise<StoredFacts> {
+  try {
+    await deps.persons.storeHashKeyOverrides(query.projectId, query, lacking);
+    return await deps.persons.factsFor(query);
+  } catch (error) {
+    deps.reportFault(error, "hash keys of a flag request could not be stored");
+    const { person } = facts;
+    if (person === null || person === "unavailable") return facts;
+    return { ...facts, person: { ...person, hashKeyOverrides: "unavailable" } };
+  }
 }

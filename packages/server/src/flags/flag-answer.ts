@@ -1,4 +1,4 @@
-import type { FlagEvaluation, FlagIdentity } from "@hedgerow/core/flags/flag";
+import type { FlagEvaluation } from "@hedgerow/core/flags/flag";
 
 /** The shapes a flag answer can have: those of `/decide` by `v`, and of `/flags` by `v`. */
 export type AnswerShape = "decide-1" | "decide-2" | "decide-3" | "decide-4" | "flags-1" | "flags-2";
@@ -56,8 +56,7 @@ const DECIDE_SETTINGS = JSON.stringify({
 }).slice(1, -1);
 
 /**
- * Writes the answer as JSON text. The text of a flag is assembled from parts prepared once per
- * compiled flag, since an answer repeats the same few values over and over.
+ * Writes the answer as JSON text, put together from the texts of its evaluations.
  * @param withSettings whether the client settings are part of it (always, for `/decide`)
  */
 export function writeFlagAnswer(
@@ -89,9 +88,10 @@ export function writeFlagAnswer(
 
 function writeKeysOfFlagsOn(evaluations: readonly FlagEvaluation[]): string {
   let text = "";
-  for (const { value, failed, flag } of evaluations) {
-    if (failed || value === false) continue;
-    text += text === "" ? partsOf(flag).key : `,${partsOf(flag).key}`;
+  for (const evaluation of evaluations) {
+    if (evaluation.failed || evaluation.value === false) continue;
+    const { key } = textOf(evaluation);
+    text += text === "" ? key : `,${key}`;
   }
   return text;
 }
@@ -101,8 +101,8 @@ function writeValues(evaluations: readonly FlagEvaluation[], onlyOn: boolean): s
   let text = "";
   for (const evaluation of evaluations) {
     if (evaluation.failed || (onlyOn && evaluation.value === false)) continue;
-    const { entry } = valuePartsOf(evaluation);
-    text += text === "" ? entry : `,${entry}`;
+    const { value } = textOf(evaluation);
+    text += text === "" ? value : `,${value}`;
   }
   return text;
 }
@@ -111,8 +111,8 @@ function writePayloads(evaluations: readonly FlagEvaluation[]): string {
   let text = "";
   for (const evaluation of evaluations) {
     if (evaluation.failed || evaluation.value === false || evaluation.payload === null) continue;
-    const { payloadEntry } = valuePartsOf(evaluation);
-    text += text === "" ? payloadEntry : `,${payloadEntry}`;
+    const { payload } = textOf(evaluation);
+    text += text === "" ? payload : `,${payload}`;
   }
   return text;
 }
@@ -120,70 +120,55 @@ function writePayloads(evaluations: readonly FlagEvaluation[]): string {
 function writeDetails(evaluations: readonly FlagEvaluation[]): string {
   let text = "";
   for (const evaluation of evaluations) {
-    const { reason, failed } = evaluation;
-    const { detailStart, detailEnd } = valuePartsOf(evaluation);
-    text += `${text === "" ? "" : ","}${detailStart}{"code":"${reason.code}","condition_index":${
-      reason.conditionIndex
-    },"description":"${reason.description}"}${detailEnd}${failed ? ',"failed":true}' : "}"}`;
+    const { detail } = textOf(evaluation);
+    text += text === "" ? detail : `,${detail}`;
   }
   return text;
 }
 
-interface FlagParts {
-  /** The key as JSON text. */
+/** One evaluation as entries of the answer's maps. */
+interface EvaluationText {
   readonly key: string;
-  /** By value; one value always carries the same payload, but an enrolment that is off may. */
-  readonly byValue: Map<boolean | string, ValueParts>;
-  readonly offWithPayload: { parts: ValueParts | null };
+  readonly value: string;
+  readonly payload: string;
+  readonly detail: string;
 }
 
-interface ValueParts {
-  readonly entry: string;
-  readonly payloadEntry: string;
-  readonly detailStart: string;
-  readonly detailEnd: string;
+/** Equal answers of a compiled flag are one shared object, so each is written out once. */
+const texts = new WeakMap<FlagEvaluation, EvaluationText>();
+
+function textOf(evaluation: FlagEvaluation): EvaluationText {
+  const known = texts.get(evaluation);
+  if (known) return known;
+  const written = writeEvaluation(evaluation);
+  texts.set(evaluation, written);
+  return written;
 }
 
-const partsByFlag = new WeakMap<FlagIdentity, FlagParts>();
-
-function partsOf(flag: FlagIdentity): FlagParts {
-  let parts = partsByFlag.get(flag);
-  if (!parts) {
-    parts = { key: JSON.stringify(flag.key), byValue: new Map(), offWithPayload: { parts: null } };
-    partsByFlag.set(flag, parts);
-  }
-  return parts;
-}
-
-function valuePartsOf(evaluation: FlagEvaluation): ValueParts {
-  const flagParts = partsOf(evaluation.flag);
-  if (evaluation.value === false && evaluation.payload !== null) {
-    flagParts.offWithPayload.parts ??= buildValueParts(evaluation, flagParts.key);
-    return flagParts.offWithPayload.parts;
-  }
-  let parts = flagParts.byValue.get(evaluation.value);
-  if (!parts) {
-    parts = buildValueParts(evaluation, flagParts.key);
-    flagParts.byValue.set(evaluation.value, parts);
-  }
-  return parts;
-}
-
-function buildValueParts({ flag, value, payload }: FlagEvaluation, key: string): ValueParts {
-  const payloadText = JSON.stringify(payload);
-  const metadata = JSON.stringify({
-    id: flag.id,
-    version: flag.version,
-    description: flag.name,
-    payload,
-    has_experiment: flag.hasExperiment,
-  });
+function writeEvaluation({ flag, value, payload, reason, failed }: FlagEvaluation): EvaluationText {
+  const key = JSON.stringify(flag.key);
+  const detail = {
+    key: flag.key,
+    enabled: value !== false,
+    variant: typeof value === "string" ? value : null,
+    reason: {
+      code: reason.code,
+      condition_index: reason.conditionIndex,
+      description: reason.description,
+    },
+    metadata: {
+      id: flag.id,
+      version: flag.version,
+      description: flag.name,
+      payload,
+      has_experiment: flag.hasExperiment,
+    },
+    ...(failed && { failed }),
+  };
   return {
-    entry: `${key}:${JSON.stringify(value)}`,
-    payloadEntry: `${key}:${payloadText}`,
-    detailStart: `${key}:{"key":${key},"enabled":${value !== false},"variant":${
-      typeof value === "string" ? JSON.stringify(value) : "null"
-    },"reason":`,
-    detailEnd: `,"metadata":${metadata}`,
+    key,
+    value: `${key}:${JSON.stringify(value)}`,
+    payload: `${key}:${JSON.stringify(payload)}`,
+    detail: `${key}:${JSON.stringify(detail)}`,
   };
 }

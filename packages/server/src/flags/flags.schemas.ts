@@ -2,8 +2,11 @@ import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/co
 import { type Static, Type } from "typebox";
 import type { User } from "../accounts/account-store.ts";
 import { UserBasic, wireUserBasic } from "../accounts/accounts.schemas.ts";
+import { Refusal } from "../http/errors.ts";
+import { type Page, PageQuery } from "../http/pagination.ts";
 import { wireInstant, wireInstantOrNull } from "../http/wire-instant.ts";
-import type { FlagRecord } from "./flag-store.ts";
+import type { FlagListQuery, FlagOrder, FlagRecord } from "./flag-store.ts";
+import type { FlagChange } from "./flags.ts";
 
 const Nullable = <Schema extends Parameters<typeof Type.Optional>[0]>(schema: Schema) =>
   Type.Union([schema, Type.Null()]);
@@ -60,6 +63,131 @@ export const CreateFlagBody = Type.Object({
 });
 export const ReplaceFlagBody = Type.Object({ key, ...writableFields });
 export const PatchFlagBody = Type.Object({ key: Type.Optional(key), ...writableFields });
+
+type FlagBody = Static<typeof PatchFlagBody>;
+
+/** What a validated body changes; throws a {@link Refusal} for what its schema cannot tell. */
+export function flagChangeOf(body: FlagBody): FlagChange {
+  if (body.has_encrypted_payloads) {
+    throw new Refusal("invalid_input", "Encrypted payloads are not supported.", {
+      attr: "has_encrypted_payloads",
+    });
+  }
+  const contexts = body.evaluation_contexts ?? body.evaluation_tags;
+  return withoutAbsent({
+    key: body.key,
+    name: body.name,
+    // Parsed from JSON, so its values are JSON.
+    filters: body.filters as JsonObject | undefined,
+    deleted: body.deleted,
+    active: body.active,
+    createdAt: instantOf(body.created_at, "created_at"),
+    ensureExperienceContinuity: orDefault(body.ensure_experience_continuity, false),
+    rollbackConditions: body.rollback_conditions as Json | undefined,
+    performedRollback: orDefault(body.performed_rollback, false),
+    tags: body.tags && tidyTags(body.tags),
+    evaluationContexts: contexts && tidyTags(contexts),
+    hasEnrichedAnalytics: orDefault(body.has_enriched_analytics, false),
+    isRemoteConfiguration: orDefault(body.is_remote_configuration, false),
+    evaluationRuntime: orDefault(body.evaluation_runtime, "all"),
+    bucketingIdentifier: orDefault(body.bucketing_identifier, "distinct_id"),
+    lastCalledAt:
+      body.last_called_at === null ? null : instantOf(body.last_called_at, "last_called_at"),
+  });
+}
+
+/** A field that may be sent as `null` to mean its default. */
+function orDefault<Value>(sent: Value | null | undefined, value: Value): Value | undefined {
+  return sent === null ? value : sent;
+}
+
+function withoutAbsent<Fields extends object>(
+  fields: Fields,
+): { [Name in keyof Fields]?: Exclude<Fields[Name], undefined> } {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as {
+    [Name in keyof Fields]?: Exclude<Fields[Name], undefined>;
+  };
+}
+
+/** ISO 8601 with a date and a time; without an offset it is UTC. */
+const INSTANT =
+  /^(\d{4}-\d{2}-\d{2})[T ](\d{2}:\d{2}(?::\d{2}(?:[.,]\d{1,6})?)?) ?(Z|[+-]\d{2}(?::?\d{2})?)?$/i;
+
+function instantOf(text: string | undefined, attr: string): Date | undefined {
+  if (text === undefined) return undefined;
+  const [, day, time = "", offset = "Z"] = INSTANT.exec(text) ?? [];
+  const zone = /^[+-]\d{2}$/.test(offset) ? `${offset}:00` : offset;
+  const instant = new Date(
+    `${day}T${time.replace(",", ".")}${zone.replace(/^(...)(\d\d)$/, "$1:$2")}`,
+  );
+  if (!Number.isNaN(instant.getTime())) return instant;
+  throw new Refusal(
+    "invalid_input",
+    "Datetime has wrong format. Use one of these formats instead: YYYY-MM-DDThh:mm[:ss[.uuuuuu]][+HH:MM|-HH:MM|Z].",
+    { attr },
+  );
+}
+
+/** Tags as PostHog keeps them: trimmed, lower case, each once, none empty. */
+function tidyTags(tags: readonly string[]): string[] {
+  return [...new Set(tags.map((tag) => tag.trim().toLowerCase()))].filter((tag) => tag !== "");
+}
+
+/** Query parameters of the list of flags (posthog-api 4.4); values that mean nothing are ignored. */
+export const FlagListParameters = Type.Object({
+  ...PageQuery,
+  active: Type.Optional(Type.String({ description: "`true` or `false`." })),
+  search: Type.Optional(
+    Type.String({ description: "Part of the key or name, whatever its case." }),
+  ),
+  type: Type.Optional(
+    Type.String({ description: "`boolean`, `multivariant`, `experiment` or `remote_config`." }),
+  ),
+  created_by_id: Type.Optional(Type.String({ description: "Id of the user who made the flag." })),
+  evaluation_runtime: Type.Optional(Type.String({ description: "`server`, `client` or `all`." })),
+  order: Type.Optional(
+    Type.String({ description: "A field to order by, `-` before it for descending order." }),
+  ),
+});
+
+const ORDERS: Readonly<Record<string, FlagOrder>> = {
+  id: "id",
+  key: "key",
+  name: "name",
+  active: "active",
+  version: "version",
+  created_at: "createdAt",
+  updated_at: "updatedAt",
+  created_by: "createdBy",
+  last_called_at: "lastCalledAt",
+};
+
+const TYPES = ["boolean", "multivariant", "experiment", "remote_config"] as const;
+const RUNTIMES = ["server", "client", "all"] as const;
+
+export function flagListQueryOf(parameters: unknown, { limit, offset }: Page): FlagListQuery {
+  const query = parameters as Record<string, unknown>;
+  const text = (name: string): string | null => {
+    const [first] = [query[name]].flat();
+    return typeof first === "string" && first !== "" ? first : null;
+  };
+  const oneOf = <Choice extends string>(choices: readonly Choice[], name: string) =>
+    choices.find((choice) => choice === text(name)) ?? null;
+  const active = oneOf(["true", "false"], "active");
+  const createdById = text("created_by_id");
+  const [, minus, column = ""] = /^(-?)(.*)$/.exec(text("order") ?? "") ?? [];
+  const by = Object.hasOwn(ORDERS, column) ? ORDERS[column] : undefined;
+  return {
+    active: active === null ? null : active === "true",
+    search: text("search"),
+    type: oneOf(TYPES, "type"),
+    createdById: createdById !== null && /^\d{1,9}$/.test(createdById) ? Number(createdById) : null,
+    evaluationRuntime: oneOf(RUNTIMES, "evaluation_runtime"),
+    order: by ? { by, descending: minus === "-" } : { by: "createdAt", descending: true },
+    limit,
+    offset,
+  };
+}
 
 /** A flag as the management API answers it (posthog-api 4.1). */
 export const Flag = Type.Object(

@@ -19,7 +19,10 @@ export interface SdkScripts {
 
 /** Reads the package's list of scripts; each is read from disk when first asked for. */
 export function openSdkScripts(): SdkScripts {
-  const folder = join(dirname(createRequire(import.meta.url).resolve("posthog-js/package.json")), "dist");
+  const folder = join(
+    dirname(createRequire(import.meta.url).resolve("posthog-js/package.json")),
+    "dist",
+  );
   const names = new Set(readdirSync(folder).filter((name) => name.endsWith(".js")));
   const loaded = new Map<string, Promise<SdkScript>>();
   return {

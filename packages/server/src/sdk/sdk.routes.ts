@@ -101,7 +101,10 @@ export function sdkRoutes(
   const serveScript = async (request: FastifyRequest, reply: FastifyReply) => {
     const script = await scripts.script((request.params as { name: string }).name);
     if (!script) throw new Refusal("not_found", "Not found.");
-    reply.header("etag", script.etag).header("cache-control", "public, max-age=3600").type(SCRIPT_TYPE);
+    reply
+      .header("etag", script.etag)
+      .header("cache-control", "public, max-age=3600")
+      .type(SCRIPT_TYPE);
     return request.headers["if-none-match"] === script.etag
       ? reply.code(304).send()
       : reply.send(script.source);

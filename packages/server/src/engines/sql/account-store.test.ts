@@ -1,10 +1,10 @@
 import { accountStoreContract } from "../../accounts/account-store.contract.ts";
-import { createSqlAccountStore } from "./account-store.ts";
+import { createAccountStore } from "./account-store.ts";
 import { describeEachSqlEngine } from "./sql-engines.contract.ts";
 
 describeEachSqlEngine("AccountStore", (open) => {
   accountStoreContract(async () => {
     const database = await open();
-    return { store: createSqlAccountStore(database), close: () => database.close() };
+    return { store: createAccountStore(database), close: () => database.close() };
   });
 });

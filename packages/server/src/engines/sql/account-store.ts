@@ -25,7 +25,7 @@ import type { Schema } from "./schema.ts";
 import type { SqlDatabase } from "./sql-database.ts";
 
 /** Accounts on any SQL engine. */
-export function createSqlAccountStore(database: SqlDatabase): AccountStore {
+export function createAccountStore(database: SqlDatabase): AccountStore {
   const { writes, reads, capabilities } = database;
 
   /** The outcome of a broken uniqueness rule instead of an exception. */

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { cohortStoreContract } from "../../cohorts/cohort-store.contract.ts";
 import { createCohortStore } from "./cohort-store.ts";
 import { createFlagStore } from "./flag-store.ts";
-import { projectsAndUsers } from "./projects-and-users.contract.ts";
+import { projectsAndUsers } from "./projects-and-users.setup.ts";
 import { describeEachSqlEngine } from "./sql-engines.contract.ts";
 
 describeEachSqlEngine("CohortStore", (open) => {

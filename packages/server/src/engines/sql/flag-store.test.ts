@@ -1,6 +1,6 @@
 import { flagStoreContract } from "../../flags/flag-store.contract.ts";
 import { createFlagStore } from "./flag-store.ts";
-import { projectsAndUsers } from "./projects-and-users.contract.ts";
+import { projectsAndUsers } from "./projects-and-users.setup.ts";
 import { describeEachSqlEngine } from "./sql-engines.contract.ts";
 
 describeEachSqlEngine("FlagStore", (open) => {

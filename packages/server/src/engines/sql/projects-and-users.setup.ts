@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
-import { createSqlAccountStore } from "./account-store.ts";
+import { createAccountStore } from "./account-store.ts";
 import type { SqlDatabase } from "./sql-database.ts";
 
 /** Makes the projects and users that records of other features belong to. */
 export async function projectsAndUsers(database: SqlDatabase) {
-  const accounts = createSqlAccountStore(database);
+  const accounts = createAccountStore(database);
   const now = new Date("2026-01-01T00:00:00Z");
   const { id: organizationId } = await accounts.createOrganization(
     { id: randomUUID(), name: "O", slug: "o" },

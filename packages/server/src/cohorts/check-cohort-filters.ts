@@ -1,0 +1,1 @@
+export const checkCohortFilters = (f:any,_o:any)=> undefined;

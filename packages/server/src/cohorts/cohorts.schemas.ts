@@ -1,0 +1,239 @@
+import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
+import { type Static, type TSchema, Type } from "typebox";
+import type { User } from "../accounts/account-store.ts";
+import { UserBasic, wireUserBasic } from "../accounts/accounts.schemas.ts";
+import { isUuid } from "../accounts/authenticate.ts";
+import { Refusal } from "../http/errors.ts";
+import { type Page, PageQuery } from "../http/pagination.ts";
+import { wireInstant, wireInstantOrNull } from "../http/wire-instant.ts";
+import type {
+  CohortListQuery,
+  CohortRecord,
+  MembershipChange,
+  NamedPersons,
+} from "./cohort-store.ts";
+import type { CohortChange } from "./cohorts.ts";
+
+const Nullable = <Schema extends TSchema>(schema: Schema) => Type.Union([schema, Type.Null()]);
+const AnyObject = Type.Record(Type.String(), Type.Unknown());
+
+/** What a caller may write of a cohort; unknown fields are ignored. */
+const writableFields = {
+  name: Type.Optional(Nullable(Type.String({ maxLength: 400 }))),
+  description: Type.Optional(Nullable(Type.String({ maxLength: 1000 }))),
+  deleted: Type.Optional(Type.Boolean({ description: "True deletes the cohort." })),
+  filters: Type.Optional(
+    Nullable(
+      Type.Record(Type.String(), Type.Unknown(), {
+        description: "Rule of a dynamic cohort: `{ properties: { type, values } }`.",
+      }),
+    ),
+  ),
+  groups: Type.Optional(
+    Nullable(
+      Type.Array(AnyObject, {
+        description: "The older form of `filters`: any one of the groups, each with `properties`.",
+      }),
+    ),
+  ),
+  is_static: Type.Optional(Type.Boolean()),
+};
+
+export const CreateCohortBody = Type.Object({
+  ...writableFields,
+  _create_static_person_ids: Type.Optional(
+    Type.Array(Type.String(), { description: "UUIDs of the first members of a static cohort." }),
+  ),
+  distinct_ids: Type.Optional(
+    Type.Array(Type.String(), {
+      description: "Distinct ids of the first members of a static cohort.",
+    }),
+  ),
+});
+export const PatchCohortBody = Type.Object(writableFields);
+
+/** A cohort as the management API answers it. */
+const cohortFields = {
+  id: Type.Integer(),
+  team_id: Type.Integer(),
+  name: Type.String(),
+  description: Type.String(),
+  groups: Type.Array(AnyObject),
+  deleted: Type.Boolean(),
+  filters: AnyObject,
+  query: Nullable(AnyObject),
+  is_calculating: Type.Boolean(),
+  created_by: Nullable(UserBasic),
+  created_at: Type.String({ format: "date-time" }),
+  last_calculation: Nullable(Type.String({ format: "date-time" })),
+  errors_calculating: Type.Integer(),
+  count: Nullable(Type.Integer()),
+  is_static: Type.Boolean(),
+  cohort_type: Type.String(),
+  experiment_set: Type.Array(Type.Integer()),
+};
+
+/** Names given by the caller that belong to no person of the project. */
+const unknownNames = {
+  unknown_person_ids: Type.Array(Type.String()),
+  unknown_distinct_ids: Type.Array(Type.String()),
+};
+
+export const Cohort = Type.Object(cohortFields, { title: "Cohort" });
+export const CreatedCohort = Type.Object(
+  { ...cohortFields, ...unknownNames },
+  { title: "CreatedCohort" },
+);
+
+export const AddPersonsBody = Type.Object({
+  person_ids: Type.Optional(Type.Array(Type.String(), { description: "UUIDs of persons." })),
+  distinct_ids: Type.Optional(Type.Array(Type.String())),
+});
+export const AddPersonsAnswer = Type.Object({
+  success: Type.Boolean(),
+  added: Type.Integer(),
+  ...unknownNames,
+});
+
+export const RemovePersonBody = Type.Object({
+  person_id: Type.Optional(Type.String({ description: "UUID of a person." })),
+  distinct_id: Type.Optional(Type.String()),
+});
+export const RemovePersonAnswer = Type.Object({ success: Type.Boolean() });
+
+/** Query parameters of the list of cohorts; values that mean nothing are ignored. */
+export const CohortListParameters = Type.Object({
+  ...PageQuery,
+  type: Type.Optional(Type.String({ description: "`static` or `dynamic`." })),
+  search: Type.Optional(Type.String({ description: "Part of the name, whatever its case." })),
+  created_by_id: Type.Optional(Type.String()),
+});
+
+export function cohortListQueryOf(parameters: unknown, { limit, offset }: Page): CohortListQuery {
+  const query = parameters as Record<string, unknown>;
+  const text = (name: string): string | null => {
+    const [first] = [query[name]].flat();
+    return typeof first === "string" && first !== "" ? first : null;
+  };
+  const type = text("type");
+  const createdById = text("created_by_id");
+  return {
+    isStatic: type === "static" ? true : type === "dynamic" ? false : null,
+    search: text("search"),
+    createdById: createdById !== null && /^\d{1,9}$/.test(createdById) ? Number(createdById) : null,
+    limit,
+    offset,
+  };
+}
+
+/** What a validated body changes. */
+export function cohortChangeOf(body: Static<typeof PatchCohortBody>): CohortChange {
+  // Parsed from JSON, so their values are JSON.
+  const groups = (body.groups ?? []) as JsonObject[];
+  const filters = body.filters as JsonObject | null | undefined;
+  return {
+    ...(body.name === undefined ? {} : { name: body.name ?? "" }),
+    ...(body.description === undefined ? {} : { description: body.description ?? "" }),
+    ...(body.deleted === undefined ? {} : { deleted: body.deleted }),
+    ...(body.is_static === undefined ? {} : { isStatic: body.is_static }),
+    ...(filters
+      ? { filters }
+      : groups.length > 0
+        ? { filters: filtersOfGroups(groups) }
+        : filters === null
+          ? { filters: {} }
+          : {}),
+  };
+}
+
+/** The older form of a rule, any of several groups of properties that must all hold, as `filters`. */
+function filtersOfGroups(groups: readonly JsonObject[]): JsonObject {
+  return {
+    properties: {
+      type: "OR",
+      values: groups.map((group) => ({
+        type: "AND",
+        values: ownValue(group, "properties") ?? [],
+      })),
+    },
+  };
+}
+
+/** Most persons named in one request; more come as a file. */
+const MAX_PERSONS = 10_000;
+
+/** Persons named by UUID and by distinct id; throws a {@link Refusal} for what cannot be a name. */
+export function namedPersonsOf(
+  uuids: { attr: string; sent: readonly string[] | undefined },
+  distinctIds: { attr: string; sent: readonly string[] | undefined },
+): NamedPersons {
+  for (const { attr, sent } of [uuids, distinctIds]) {
+    if (sent && sent.length > MAX_PERSONS) {
+      throw new Refusal("invalid_input", "List size exceeds limit", { attr });
+    }
+  }
+  const malformed = uuids.sent?.findIndex((uuid) => !isUuid(uuid)) ?? -1;
+  if (malformed >= 0) {
+    throw new Refusal("invalid_input", "Must be a valid UUID.", {
+      attr: `${uuids.attr}__${malformed}`,
+    });
+  }
+  return {
+    uuids: [...new Set(uuids.sent)],
+    distinctIds: [...new Set(distinctIds.sent)],
+  };
+}
+
+/** The wire form of a cohort; `usersById` holds its author if that user still exists. */
+export function wireCohort(
+  cohort: CohortRecord,
+  usersById: ReadonlyMap<number, User>,
+): Static<typeof Cohort> {
+  const author = cohort.createdById === null ? undefined : usersById.get(cohort.createdById);
+  return {
+    id: cohort.id,
+    team_id: cohort.projectId,
+    name: cohort.name,
+    description: cohort.description,
+    groups: [],
+    deleted: cohort.deleted,
+    filters: wireFilters(cohort.filters),
+    query: null,
+    // Members of static cohorts are stored as they come, dynamic ones are decided per request.
+    is_calculating: false,
+    created_by: author ? wireUserBasic(author) : null,
+    created_at: wireInstant(cohort.createdAt),
+    last_calculation: wireInstantOrNull(cohort.membersChangedAt),
+    errors_calculating: 0,
+    count: cohort.memberCount,
+    is_static: cohort.isStatic,
+    cohort_type: cohort.isStatic
+      ? "static"
+      : testsBehavior(cohort.filters)
+        ? "behavioral"
+        : "person_property",
+    experiment_set: [],
+  };
+}
+
+export function wireUnknownNames({ uuids, distinctIds }: MembershipChange["unknown"]) {
+  return { unknown_person_ids: [...uuids], unknown_distinct_ids: [...distinctIds] };
+}
+
+/** Readers expect a group even where a cohort has no rule. */
+function wireFilters(filters: JsonObject): JsonObject {
+  const properties = ownValue(filters, "properties");
+  return isJsonObject(properties) && ownValue(properties, "values") !== undefined
+    ? filters
+    : { properties: { type: "OR", values: [] } };
+}
+
+function testsBehavior(filters: JsonObject): boolean {
+  const visit = (value: Json | undefined): boolean => {
+    if (!isJsonObject(value)) return false;
+    if (ownValue(value, "type") === "behavioral") return true;
+    const values = ownValue(value, "values");
+    return Array.isArray(values) && (values as Json[]).some(visit);
+  };
+  return visit(ownValue(filters, "properties"));
+}

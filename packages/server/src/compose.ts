@@ -1,0 +1,200 @@
+import { randomBytes } from "node:crypto";
+import { compileFlags } from "@hedgerow/core/flags/compile-flags";
+import type { Logger } from "pino";
+import { collectDefaultMetrics, Registry } from "prom-client";
+import { v4, v7 } from "uuid";
+import { accountRoutes } from "./accounts/accounts.routes.ts";
+import { createAuthentication } from "./accounts/authenticate.ts";
+import { bootstrap, type FirstBoot } from "./accounts/bootstrap.ts";
+import { personalKeyRoutes } from "./accounts/personal-keys.routes.ts";
+import { createProjectsByToken } from "./accounts/projects-by-token.ts";
+import { cohortRoutes } from "./cohorts/cohorts.routes.ts";
+import { createCohorts } from "./cohorts/cohorts.ts";
+import type { Config } from "./config.ts";
+import { createBacktrackingRegex } from "./engines/backtracking-regex/backtracking-regex.ts";
+import { dataFolderPaths, openDataFolder } from "./engines/data-folder/data-folder.ts";
+import { openDuckDbEvents } from "./engines/duckdb-events/duckdb-events.ts";
+import { openEmbeddedLog } from "./engines/embedded-log/embedded-log.ts";
+import { openGeoIp } from "./engines/mmdb-geoip/mmdb-geoip.ts";
+import { createAccountStore } from "./engines/sql/account-store.ts";
+import { createCohortStore } from "./engines/sql/cohort-store.ts";
+import { createFlagStore } from "./engines/sql/flag-store.ts";
+import { openMetadata } from "./engines/sql/open-metadata.ts";
+import { createPersonStore } from "./engines/sql/person-store.ts";
+import { captureRoutes } from "./events/capture.routes.ts";
+import { eventRoutes } from "./events/events.routes.ts";
+import { createPendingPersons } from "./events/pending-persons.ts";
+import { startWorker } from "./events/worker.ts";
+import { createChangeDefinitions } from "./flags/change-definitions.ts";
+import { createCompiledFlags, watchRevisions } from "./flags/compiled-flags.ts";
+import { decideRoutes } from "./flags/decide.routes.ts";
+import { flagRoutes } from "./flags/flags.routes.ts";
+import { createFlags } from "./flags/flags.ts";
+import { localEvaluationRoutes } from "./flags/local-evaluation.routes.ts";
+import { createLocalDefinitions } from "./flags/local-evaluation.ts";
+import { healthRoutes } from "./health/health.routes.ts";
+import { type App, createApp } from "./http/app.ts";
+import { managementApi } from "./http/management-api.ts";
+import { publicApi } from "./http/public-api.ts";
+import { earlyAccessFeaturesOf } from "./sdk/early-access.ts";
+import { sdkRoutes } from "./sdk/sdk.routes.ts";
+import { openSdkScripts } from "./sdk/sdk-scripts.ts";
+
+/** A composed service: everything open and running but the socket. */
+export interface Service {
+  readonly app: App;
+  /** The secrets of the first boot; `null` on every later one. */
+  readonly firstBoot: FirstBoot | null;
+  /** Stops taking requests, finishes those under way, and puts every store away. */
+  close(): Promise<void>;
+}
+
+/**
+ * Opens every engine, wires use cases to them and routes to the use cases. What was opened is closed
+ * again when a later step fails.
+ */
+export async function composeService(config: Config, logger: Logger): Promise<Service> {
+  const opened: (() => unknown)[] = [];
+  const closeAll = async () => {
+    for (const close of opened.splice(0).reverse()) await close();
+  };
+  try {
+    return await compose(config, logger, { opened, closeAll });
+  } catch (error) {
+    await closeAll();
+    throw error;
+  }
+}
+
+async function compose(
+  config: Config,
+  logger: Logger,
+  { opened, closeAll }: { opened: (() => unknown)[]; closeAll: () => Promise<void> },
+): Promise<Service> {
+  const now = () => new Date();
+  const newUuid = () => v7();
+  const reportFault = (error: unknown, context: string) => logger.error({ err: error }, context);
+
+  // Engines
+  const paths = dataFolderPaths(config.data);
+  const folder = openDataFolder(config.data, now());
+  opened.push(() => folder.release());
+  const database = await openMetadata({ databaseUrl: config.databaseUrl, file: paths.metadata });
+  opened.push(() => database.close());
+  const accounts = createAccountStore(database);
+  const flagStore = createFlagStore(database);
+  const cohortStore = createCohortStore(database);
+  const events = await openDuckDbEvents(paths.events);
+  opened.push(() => events.close());
+  const log = await openEmbeddedLog(paths.eventLog, { after: await events.position() });
+  opened.push(() => log.close());
+  const geoIp = await openGeoIp({ path: config.geoIpDatabase, reportFault });
+  const backtracking = createBacktrackingRegex();
+
+  // Flags, compiled when they change
+  const compiledFlags = createCompiledFlags({
+    flagStore,
+    compile: (definitions) => compileFlags(definitions, { backtracking }),
+    reportFault,
+  });
+  opened.push(watchRevisions(compiledFlags));
+  const changeDefinitions = createChangeDefinitions(compiledFlags);
+  const refreshFlags = (projectId: number) =>
+    compiledFlags.refresh(projectId).then(
+      () => undefined,
+      (error: unknown) => reportFault(error, `flags of project ${projectId} could not be read`),
+    );
+  const persons = createPersonStore(database, {
+    continuityFlagKeys: async (projectId) =>
+      (await compiledFlags.get(projectId)).flagSet.continuityKeys,
+    onGroupTypeAdded: refreshFlags,
+    reportFault,
+  });
+
+  // Accounts
+  const firstBoot = await bootstrap({
+    accounts,
+    given: config,
+    now: now(),
+    randomBytes,
+    notify: (message) => logger.warn(message),
+  });
+  const projects = createProjectsByToken({ accounts, now: Date.now });
+  const { authenticate, authenticateForDefinitions } = createAuthentication({ accounts, now });
+
+  // From the log to the stores
+  const pendingPersons = createPendingPersons();
+  const worker = await startWorker({ log, persons, events, geoIp, pendingPersons, logger, now });
+  opened.push(() => worker.close());
+
+  const metrics = new Registry();
+  collectDefaultMetrics({ register: metrics });
+
+  const app = createApp({ logger });
+  publicApi(app, (open) => {
+    decideRoutes(open, {
+      projects,
+      compiledFlags,
+      persons,
+      pendingPersons,
+      geoIp,
+      clock: now,
+      newUuid: v4,
+      reportFault,
+    });
+    captureRoutes(open, {
+      projects,
+      log,
+      pendingPersons,
+      trustedProxies: config.trustedProxies,
+      clock: now,
+      newUuid,
+    });
+    localEvaluationRoutes(open, {
+      authenticateForDefinitions,
+      compiledFlags,
+      localDefinitionsOf: createLocalDefinitions(),
+    });
+    sdkRoutes(open, {
+      projects,
+      scripts: openSdkScripts(),
+      hasFlags: async ({ id }) => (await compiledFlags.get(id)).flagSet.byPosition.length > 0,
+      earlyAccessFeatures: async ({ id }) =>
+        earlyAccessFeaturesOf((await compiledFlags.get(id)).flagSet),
+    });
+    healthRoutes(open, { unready: async () => [], metrics });
+  });
+  managementApi(app, authenticate, (management) => {
+    accountRoutes(management, {
+      accounts,
+      now,
+      randomBytes,
+      onProject: async ({ project }) => {
+        projects.forget();
+        await refreshFlags(project.id);
+      },
+      hasEvents: async (projectId) =>
+        (await events.events({ projectId, limit: 1, offset: 0, order: "newest-first" })).length > 0,
+      groupTypes: (projectId) => persons.groupTypes(projectId),
+    });
+    personalKeyRoutes(management, { accounts, now, randomBytes });
+    flagRoutes(management, {
+      flags: createFlags({ flagStore, changeDefinitions, clock: now }),
+      accounts,
+    });
+    cohortRoutes(management, {
+      cohorts: createCohorts({ cohortStore, changeDefinitions, clock: now }),
+      accounts,
+    });
+    eventRoutes(management, { events, log, persons });
+  });
+
+  return {
+    app,
+    firstBoot,
+    close: async () => {
+      await app.close();
+      await closeAll();
+    },
+  };
+}

@@ -1,0 +1,123 @@
+import { compileFlags } from "@hedgerow/core/flags/compile-flags";
+import pino from "pino";
+import type { AccountStore, Project, User } from "../accounts/account-store.ts";
+import { cohortRoutes } from "../cohorts/cohorts.routes.ts";
+import { createCohorts } from "../cohorts/cohorts.ts";
+import { createAccountStore } from "../engines/sql/account-store.ts";
+import { createCohortStore } from "../engines/sql/cohort-store.ts";
+import { createFlagStore } from "../engines/sql/flag-store.ts";
+import { projectsAndUsers } from "../engines/sql/projects-and-users.setup.ts";
+import { openTemporarySqlite } from "../engines/sql/sql-engines.contract.ts";
+import { createApp } from "../http/app.ts";
+import { Refusal } from "../http/errors.ts";
+import { managementApi } from "../http/management-api.ts";
+import { publicApi } from "../http/public-api.ts";
+import { createChangeDefinitions } from "./change-definitions.ts";
+import { createCompiledFlags } from "./compiled-flags.ts";
+import { flagRoutes } from "./flags.routes.ts";
+import { createFlags } from "./flags.ts";
+import { createLocalDefinitions } from "./local-evaluation.ts";
+import { localEvaluationRoutes } from "./local-evaluation.routes.ts";
+
+/** The answer to a request: status, headers and parsed body. */
+export interface Answer {
+  readonly status: number;
+  readonly headers: Record<string, unknown>;
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into answers of every shape
+  readonly body: any;
+}
+
+/** The management and local evaluation routes over a fresh embedded store, for one user. */
+export async function openFlagsApi() {
+  const database = await openTemporarySqlite();
+  const accounts = createAccountStore(database);
+  const flagStore = createFlagStore(database);
+  const { newProject, newUser } = await projectsAndUsers(database);
+  const user = await required(accounts, await newUser());
+  const clock = { now: new Date("2026-03-01T10:00:00.123Z") };
+  const compiledFlags = createCompiledFlags({
+    flagStore,
+    compile: (definitions) => compileFlags(definitions),
+    reportFault: (error) => {
+      throw error;
+    },
+  });
+  const changeDefinitions = createChangeDefinitions(compiledFlags);
+  const deps = { changeDefinitions, clock: () => clock.now };
+  const flags = createFlags({ flagStore, ...deps });
+  const cohorts = createCohorts({ cohortStore: createCohortStore(database), ...deps });
+
+  const projectNamed = async (id: string | undefined): Promise<Project> => {
+    const project = await accounts.project(Number(id));
+    if (!project) throw new Refusal("not_found", "Project not found.");
+    return project;
+  };
+  const app = createApp({ logger: pino({ level: "silent" }) });
+  managementApi(
+    app,
+    async (request) => ({
+      user,
+      key: { id: "k", userId: user.id, label: "", maskValue: "", scopes: ["*"] } as never,
+      memberships: [],
+      project: await projectNamed((request.params as { project_id?: string }).project_id),
+      membership: null,
+    }),
+    (management) => {
+      flagRoutes(management, { flags, accounts });
+      cohortRoutes(management, { cohorts, accounts });
+    },
+  );
+  publicApi(app, (open) =>
+    localEvaluationRoutes(open, {
+      authenticateForDefinitions: async (request) => {
+        if (request.headers.authorization !== "Bearer phx_good") {
+          throw new Refusal("not_authenticated", "Authentication credentials were not provided.");
+        }
+        const token = (request.query as { token?: string }).token;
+        const project = token === undefined ? undefined : await accounts.projectByApiToken(token);
+        return project ?? projectNamed((request.params as { project_id?: string }).project_id);
+      },
+      compiledFlags,
+      localDefinitionsOf: createLocalDefinitions(),
+    }),
+  );
+  await app.ready();
+
+  const send = async (
+    method: "GET" | "POST" | "PATCH" | "PUT" | "DELETE" | "OPTIONS",
+    url: string,
+    payload?: object | string,
+    headers: Record<string, string> = {},
+  ): Promise<Answer> => {
+    const response = await app.inject({
+      method,
+      url,
+      headers: payload === undefined ? headers : { "content-type": "application/json", ...headers },
+      ...(payload === undefined ? {} : { payload }),
+    });
+    return {
+      status: response.statusCode,
+      headers: response.headers,
+      body: response.body === "" ? undefined : JSON.parse(response.body),
+    };
+  };
+  return {
+    send,
+    clock,
+    user,
+    database,
+    accounts,
+    compiledFlags,
+    newProject,
+    close: async () => {
+      await app.close();
+      await database.close();
+    },
+  };
+}
+
+async function required(accounts: AccountStore, id: number): Promise<User> {
+  const user = await accounts.user(id);
+  if (!user) throw new Error("the user is gone");
+  return user;
+}

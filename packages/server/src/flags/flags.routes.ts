@@ -1,0 +1,128 @@
+import type { FastifyRequest } from "fastify";
+import type { AccountStore } from "../accounts/account-store.ts";
+import { usersById } from "../accounts/users-by-id.ts";
+import type { App } from "../http/app.ts";
+import { access, callerOf, projectOf } from "../http/management-api.ts";
+import { ListOf, listAnswer, pageOf } from "../http/pagination.ts";
+import { pathIdOf } from "../http/path-id.ts";
+import type { FlagRecord } from "./flag-store.ts";
+import {
+  CreateFlagBody,
+  Flag,
+  FlagListParameters,
+  flagChangeOf,
+  flagListQueryOf,
+  PatchFlagBody,
+  ReplaceFlagBody,
+  wireFlag,
+} from "./flags.schemas.ts";
+import type { Flags } from "./flags.ts";
+
+const FLAGS = "/api/projects/:project_id/feature_flags";
+const FLAG = `${FLAGS}/:id`;
+const tags = ["feature_flags"];
+
+/** Management of flags (posthog-api 4). Deleting is `PATCH {"deleted": true}`. */
+export function flagRoutes(
+  app: App,
+  { flags, accounts }: { flags: Flags; accounts: Pick<AccountStore, "user"> },
+): void {
+  const wire = async (flag: FlagRecord) =>
+    wireFlag(flag, await usersById(accounts, [flag.createdById, flag.lastModifiedById]));
+  const update = (
+    request: FastifyRequest,
+    body: Parameters<typeof flagChangeOf>[0],
+    keepsFiltersWithoutGroups: boolean,
+  ) =>
+    flags.update(projectOf(request).id, pathIdOf(request), flagChangeOf(body), {
+      authorId: callerOf(request).user.id,
+      keepsFiltersWithoutGroups,
+    });
+
+  app.get(
+    FLAGS,
+    {
+      ...access("feature_flag:read"),
+      schema: {
+        tags,
+        summary: "List flags",
+        querystring: FlagListParameters,
+        response: { 200: ListOf(Flag) },
+      },
+    },
+    async (request) => {
+      const page = pageOf(request);
+      const query = flagListQueryOf(request.query, page);
+      const { count, flags: found } = await flags.list(projectOf(request).id, query);
+      const users = await usersById(
+        accounts,
+        found.flatMap((flag) => [flag.createdById, flag.lastModifiedById]),
+      );
+      const results = found.map((flag) => wireFlag(flag, users));
+      return listAnswer(request, page, { count, results });
+    },
+  );
+
+  app.post(
+    FLAGS,
+    {
+      ...access("feature_flag:write"),
+      schema: {
+        tags,
+        summary: "Create a flag",
+        body: CreateFlagBody,
+        response: { 201: Flag },
+      },
+    },
+    async (request, reply) => {
+      const { key, creation_context } = request.body;
+      const flag = await flags.create(
+        projectOf(request).id,
+        {
+          ...flagChangeOf(request.body),
+          key,
+          ...(creation_context === undefined ? {} : { creationContext: creation_context }),
+        },
+        callerOf(request).user.id,
+      );
+      return reply.code(201).send(await wire(flag));
+    },
+  );
+
+  app.get(
+    FLAG,
+    {
+      ...access("feature_flag:read"),
+      schema: { tags, summary: "Read a flag, a deleted one too", response: { 200: Flag } },
+    },
+    async (request) => wire(await flags.flag(projectOf(request).id, pathIdOf(request))),
+  );
+
+  app.patch(
+    FLAG,
+    {
+      ...access("feature_flag:write"),
+      schema: {
+        tags,
+        summary: "Change a flag, or delete or restore it by `deleted`",
+        body: PatchFlagBody,
+        response: { 200: Flag },
+      },
+    },
+    async (request) => wire(await update(request, request.body, true)),
+  );
+
+  app.put(
+    FLAG,
+    {
+      ...access("feature_flag:write"),
+      schema: {
+        tags,
+        summary: "Change a flag, naming its key",
+        body: ReplaceFlagBody,
+        response: { 200: Flag },
+      },
+    },
+    async (request) => wire(await update(request, request.body, false)),
+  );
+}

@@ -1,0 +1,47 @@
+import { createHash } from "node:crypto";
+import type { FlagSnapshot } from "./compiled-flags.ts";
+import { wireLocalDefinitions } from "./local-evaluation.schemas.ts";
+
+/** A feed of definitions, ready to be sent. */
+export interface LocalDefinitions {
+  /** Strong entity tag of the body, in quotes. */
+  readonly etag: string;
+  /** JSON text in UTF-8. */
+  readonly body: Buffer;
+}
+
+/**
+ * The definitions that SDKs evaluate locally (posthog-api 4.6), built once per snapshot of a
+ * project's flags and variant and kept as long as the snapshot is. Equal definitions have equal
+ * tags, whichever process built them.
+ */
+export type LocalDefinitionsOf = (
+  projectId: number,
+  snapshot: FlagSnapshot,
+  options: { sendCohorts: boolean },
+) => LocalDefinitions;
+
+export function createLocalDefinitions(): LocalDefinitionsOf {
+  const built = new WeakMap<FlagSnapshot, Map<boolean, LocalDefinitions>>();
+  return (projectId, snapshot, { sendCohorts }) => {
+    const variants = built.get(snapshot) ?? new Map<boolean, LocalDefinitions>();
+    built.set(snapshot, variants);
+    const known = variants.get(sendCohorts);
+    if (known) return known;
+    const text = JSON.stringify(
+      wireLocalDefinitions(projectId, snapshot.definitions, { sendCohorts }),
+    );
+    const body = Buffer.from(text);
+    const etag = `"${createHash("sha256").update(body).digest("base64url").slice(0, 27)}"`;
+    const definitions = { etag, body };
+    variants.set(sendCohorts, definitions);
+    return definitions;
+  };
+}
+
+/** Whether an `If-None-Match` header covers a tag; weak tags count as their strong ones. */
+export function coversTag(header: string | undefined, etag: string): boolean {
+  if (header === undefined) return false;
+  if (header.trim() === "*") return true;
+  return header.split(",").some((tag) => tag.trim().replace(/^W\//, "") === etag);
+}
