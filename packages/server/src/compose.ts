@@ -6,7 +6,6 @@ import { v4, v7 } from "uuid";
 import { accountRoutes } from "./accounts/accounts.routes.ts";
 import { createAuthentication } from "./accounts/authenticate.ts";
 import { bootstrap, type FirstBoot } from "./accounts/bootstrap.ts";
-import { personalKeyRoutes } from "./accounts/personal-keys.routes.ts";
 import { createProjectsByToken } from "./accounts/projects-by-token.ts";
 import { cohortRoutes } from "./cohorts/cohorts.routes.ts";
 import { createCohorts } from "./cohorts/cohorts.ts";
@@ -177,7 +176,6 @@ async function compose(
         (await events.events({ projectId, limit: 1, offset: 0, order: "newest-first" })).length > 0,
       groupTypes: (projectId) => persons.groupTypes(projectId),
     });
-    personalKeyRoutes(management, { accounts, now, randomBytes });
     flagRoutes(management, {
       flags: createFlags({ flagStore, changeDefinitions, clock: now }),
       accounts,
