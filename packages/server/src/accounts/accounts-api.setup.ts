@@ -54,7 +54,7 @@ export async function openAccountsApi(
   if (!firstBoot) throw new Error("the database was not empty");
   const organization = await accounts.createOrganization(
     { id: "99999999-9999-4999-8999-999999999999", name: "Others", slug: "others" },
-    clock.now,
+    new Date(clock.now.getTime() + 1),
   );
   const project = await accounts.createProject(
     {
