@@ -1,1 +1,1 @@
-export const checkFilters = (f:any,_o:any)=> ("groups" in f ? f : {...f, groups:[]});
+export const checkFilters = (f: any, _o: any) => ("groups" in f ? f : { ...f, groups: [] });

@@ -11,12 +11,7 @@ export interface FlagRequest {
 
 type Identity = Pick<
   EvaluationRequest,
-  | "distinctId"
-  | "deviceId"
-  | "anonDistinctId"
-  | "groups"
-  | "personProperties"
-  | "groupProperties"
+  "distinctId" | "deviceId" | "anonDistinctId" | "groups" | "personProperties" | "groupProperties"
 > & { readonly flagKeys: readonly string[] | null; readonly contexts: readonly string[] | null };
 
 const NOTHING: JsonObject = Object.freeze({});
@@ -42,7 +37,10 @@ export function parseFlagRequest(
   return { token, identity: disabled ? null : parseIdentity(object), geoipDisabled };
 }
 
-function findToken(object: JsonObject, query: Readonly<Record<string, string | undefined>>): string {
+function findToken(
+  object: JsonObject,
+  query: Readonly<Record<string, string | undefined>>,
+): string {
   const properties = ownValue(object, "properties");
   const candidates = [
     query.token,
@@ -82,7 +80,9 @@ function parseIdentity(object: JsonObject): Identity {
     anonDistinctId: anonymousId(first(object, ["$anon_distinct_id"])),
     groups: groupKeys(objectField(object, ["groups", "$groups"])),
     personProperties,
-    groupProperties: groupProperties(objectField(object, ["group_properties", "$group_properties"])),
+    groupProperties: groupProperties(
+      objectField(object, ["group_properties", "$group_properties"]),
+    ),
     flagKeys: listField(object, ["flag_keys", "flag_keys_to_evaluate"]),
     contexts: listField(object, ["evaluation_contexts", "evaluation_environments"]),
   };
@@ -153,9 +153,11 @@ function listField(object: JsonObject, names: readonly string[]): readonly strin
   const value = first(object, names);
   if (value === undefined) return null;
   const attr = names[0] ?? null;
-  if (!Array.isArray(value)) throw new Refusal("invalid_input", "Expected a list of items.", { attr });
+  if (!Array.isArray(value))
+    throw new Refusal("invalid_input", "Expected a list of items.", { attr });
   for (const item of value as readonly Json[]) {
-    if (typeof item !== "string") throw new Refusal("invalid_input", "Not a valid string.", { attr });
+    if (typeof item !== "string")
+      throw new Refusal("invalid_input", "Not a valid string.", { attr });
   }
   return value as readonly string[];
 }

@@ -81,7 +81,8 @@ export async function decide(deps: DecideDeps, input: DecideInput): Promise<Flag
   };
   let needs = requirementsOf(flagSet, request);
   if (needs.geo && input.address !== null && !input.request.geoipDisabled) {
-    request.geoProperties = deps.geoIp.lookup(input.address);
+    const place = deps.geoIp.lookup(input.address);
+    request.geoProperties = place instanceof Promise ? await place : place;
     needs = requirementsOf(flagSet, request);
   }
   if (needs.stored) {
@@ -106,10 +107,13 @@ async function readFacts(
     needs,
   }: { request: EvaluationRequest; flagSet: FlagSet; needs: StoredRequirements },
 ): Promise<StoredFacts> {
+  const { distinctId, anonDistinctId } = request;
   try {
-    const settled = deps.pendingPersons.settled(projectId, request);
+    const settled = deps.pendingPersons.settled(projectId, {
+      distinctIds: anonDistinctId === null ? [distinctId] : [distinctId, anonDistinctId],
+      groups: request.groups,
+    });
     if (settled) await settled;
-    const { distinctId, anonDistinctId } = request;
     const query = { projectId, distinctId, anonDistinctId, ...needs };
     const facts = await deps.persons.factsFor(query);
     if (!needs.hashKeyOverrides || anonDistinctId === null) return facts;

@@ -2,7 +2,8 @@ import type { IncomingHttpHeaders } from "node:http";
 
 const SERVER_LIBRARIES =
   /^(posthog-(python|ruby|php|java|go|node|elixir|rust|dotnet|server)|PostHog-(php|go|Java)|python-requests|Go-http-client|node-fetch|undici|axios)\b/i;
-const CLIENT_LIBRARIES = /^(posthog-(js|ios|android|flutter|react-native|unity)|Mozilla\/|Dart\/|okhttp\/|CFNetwork)/i;
+const CLIENT_LIBRARIES =
+  /^(posthog-(js|ios|android|flutter|react-native|unity)|Mozilla\/|Dart\/|okhttp\/|CFNetwork)/i;
 
 /**
  * Where a flag request comes from, for flags limited to one runtime (flag-evaluation 12.2): official

@@ -16,8 +16,8 @@ import { createChangeDefinitions } from "./change-definitions.ts";
 import { createCompiledFlags } from "./compiled-flags.ts";
 import { flagRoutes } from "./flags.routes.ts";
 import { createFlags } from "./flags.ts";
-import { createLocalDefinitions } from "./local-evaluation.ts";
 import { localEvaluationRoutes } from "./local-evaluation.routes.ts";
+import { createLocalDefinitions } from "./local-evaluation.ts";
 
 /** The answer to a request: status, headers and parsed body. */
 export interface Answer {

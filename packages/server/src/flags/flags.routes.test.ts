@@ -218,7 +218,13 @@ describe("creating a flag", () => {
       "Only letters, numbers, hyphens (-) & underscores (_) are allowed.",
       "key",
     ],
-    ["active as text", { key: "k", active: "yes" }, "invalid_input", "Must be a valid boolean.", "active"],
+    [
+      "active as text",
+      { key: "k", active: "yes" },
+      "invalid_input",
+      "Must be a valid boolean.",
+      "active",
+    ],
     [
       "filters as a list",
       { key: "k", filters: [] },
@@ -234,7 +240,13 @@ describe("creating a flag", () => {
       '"edge" is not a valid choice.',
       "evaluation_runtime",
     ],
-    ["a tag that is no text", { key: "k", tags: ["a", 1] }, "invalid_input", "Not a valid string.", "tags__1"],
+    [
+      "a tag that is no text",
+      { key: "k", tags: ["a", 1] },
+      "invalid_input",
+      "Not a valid string.",
+      "tags__1",
+    ],
     [
       "a date that is none",
       { key: "k", created_at: "2025-02-31T25:00:00Z" },

@@ -2,8 +2,8 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Project } from "../accounts/account-store.ts";
 import type { App } from "../http/app.ts";
 import type { CompiledFlags } from "./compiled-flags.ts";
-import { coversTag, type LocalDefinitionsOf } from "./local-evaluation.ts";
 import { LocalDefinitionsAnswer, LocalDefinitionsParameters } from "./local-evaluation.schemas.ts";
+import { coversTag, type LocalDefinitionsOf } from "./local-evaluation.ts";
 
 /** The paths of current SDKs, of older ones, and under a project. */
 const PATHS = [

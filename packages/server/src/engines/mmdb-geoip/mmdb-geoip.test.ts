@@ -1,0 +1,66 @@
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { openGeoIp } from "./mmdb-geoip.ts";
+import { placeProperties } from "./place-properties.ts";
+
+const reportFault = (error: unknown) => {
+  throw error;
+};
+
+describe("places of addresses", () => {
+  it("[GE-4] come with the seven documented properties, from the database that is built in", async () => {
+    const geoIp = await openGeoIp({ path: null, reportFault });
+    expect(await geoIp.lookup("81.2.69.142")).toEqual({
+      $geoip_city_name: expect.any(String),
+      $geoip_country_name: "United Kingdom",
+      $geoip_country_code: "GB",
+      $geoip_continent_name: "Europe",
+      $geoip_continent_code: "EU",
+      $geoip_postal_code: expect.any(String),
+      $geoip_time_zone: "Europe/London",
+    });
+    expect(await geoIp.lookup("2001:4860:4860::8888")).toMatchObject({ $geoip_country_code: "US" });
+  });
+
+  it("[GE-4] leave out what is not known, and know nothing of private addresses and other text", async () => {
+    const geoIp = await openGeoIp({ path: null, reportFault });
+    expect(await geoIp.lookup("8.8.8.8")).not.toHaveProperty("$geoip_city_name");
+    for (const address of ["127.0.0.1", "10.0.0.1", "::1", "fe80::1", "", "nonsense"]) {
+      expect(await geoIp.lookup(address)).toEqual({});
+    }
+  });
+
+  it("[GE-4] are found at once when the database has been read", async () => {
+    const geoIp = await openGeoIp({ path: null, reportFault });
+    await geoIp.lookup("8.8.8.8");
+    expect(geoIp.lookup("8.8.8.8")).not.toBeInstanceOf(Promise);
+  });
+
+  it("[GE-5] are read from MaxMind's own records as well", () => {
+    expect(
+      placeProperties({
+        city: { names: { en: "Utrecht", de: "Utrecht" } },
+        continent: { code: "EU", names: { en: "Europe" } },
+        country: { iso_code: "NL", names: { en: "Netherlands" } },
+        postal: { code: "3511" },
+        location: { time_zone: "Europe/Amsterdam" },
+      }),
+    ).toEqual({
+      $geoip_city_name: "Utrecht",
+      $geoip_country_name: "Netherlands",
+      $geoip_country_code: "NL",
+      $geoip_continent_name: "Europe",
+      $geoip_continent_code: "EU",
+      $geoip_postal_code: "3511",
+      $geoip_time_zone: "Europe/Amsterdam",
+    });
+  });
+
+  it("[GE-5] refuses to start with a file that is no database", async () => {
+    const path = join(mkdtempSync(join(tmpdir(), "hedgerow-geo-")), "bad.mmdb");
+    writeFileSync(path, "not a database");
+    await expect(openGeoIp({ path, reportFault })).rejects.toThrow("is not a readable .mmdb file");
+  });
+});

