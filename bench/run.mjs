@@ -1,0 +1,58 @@
+// Runs every benchmark and prints one table of ratios: ours against the baseline of the same run.
+import { spawnSync } from "node:child_process";
+import { writeFileSync } from "node:fs";
+import { cpus } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const here = dirname(fileURLToPath(import.meta.url));
+
+function run(script) {
+  const done = spawnSync(process.execPath, [join(here, script)], {
+    stdio: ["ignore", "pipe", "inherit"],
+    encoding: "utf8",
+    maxBuffer: 1e8,
+  });
+  if (done.status !== 0) throw new Error(`${script} failed`);
+  return JSON.parse(done.stdout.slice(done.stdout.indexOf("{")));
+}
+
+const number = (value, digits = 2) => value.toFixed(digits);
+const thousands = (value) => `${Math.round(value / 1000)}k/s`;
+
+const engine = run("engine.bench.mjs");
+const decide = run("decide.bench.mjs");
+const process_ = run("process.bench.mjs");
+
+const fastest = engine.rows
+  .filter((row) => row.name !== "hedgerow")
+  .toSorted((a, b) => b.opsPerSecond - a.opsPerSecond)[0];
+const ours = engine.rows.find((row) => row.name === "hedgerow");
+const rows = [
+  ...engine.rows
+    .filter((row) => row.name !== "hedgerow")
+    .map((row) => [
+      `One flag in process, against ${row.name}`,
+      `${thousands(ours.opsPerSecond)} : ${thousands(row.opsPerSecond)}`,
+      `${number(ours.opsPerSecond / row.opsPerSecond, 1)}×${row === fastest ? " (the fastest of them)" : ""}`,
+    ]),
+  ...[
+    ["properties in the request", decide.sent],
+    ["stored properties", decide.stored],
+  ].map(([what, { median }]) => [
+    `\`decide\` over HTTP, 50 flags, ${what}, against a bare \`node:http\` server sending the same bytes`,
+    `${thousands(median.ours.perSecond)} : ${thousands(median.baseline.perSecond)}`,
+    `${number(median.ratio)}×`,
+  ]),
+  ["Resident memory, idle, with data", `${Math.round(process_.idleMb)} MB`, ""],
+  ["Start to ready, with data", `${Math.round(process_.readyMs)} ms`, ""],
+];
+const table = [
+  "| What | Measured | Ratio |",
+  "|---|---|---|",
+  ...rows.map((row) => `| ${row.join(" | ")} |`),
+  "",
+  `One run on ${cpus().length} cores (${cpus()[0].model.trim()}), Node ${process.versions.node}; load generator and server share them.`,
+].join("\n");
+console.log(table);
+writeFileSync(join(here, "last-run.md"), `${table}\n`);
