@@ -58,7 +58,7 @@ export function withMethodsChecked(app: App, register: (app: App) => void): void
   for (const [url, declared] of [...methodsByUrl]) {
     const missing = METHODS.filter((method) => !declared.has(method));
     if (missing.length === 0 || url.includes("*")) continue;
-    const allow = [...new Set([...declared, "OPTIONS"])].join(", ");
+    const allow = [...METHODS.filter((method) => declared.has(method)), "OPTIONS"].join(", ");
     app.route({
       url,
       method: missing,

@@ -1,0 +1,341 @@
+import { gzipSync } from "node:zlib";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { openDecideApi, TOKEN } from "./decide-api.setup.ts";
+
+type Api = Awaited<ReturnType<typeof openDecideApi>>;
+
+const everyone = { groups: [{ properties: [], rollout_percentage: 100 }] };
+const nobody = { groups: [{ properties: [], rollout_percentage: 0 }] };
+const whenPlan = (plan: string) => ({
+  groups: [
+    {
+      properties: [{ key: "plan", type: "person", operator: "exact", value: [plan] }],
+      rollout_percentage: 100,
+    },
+  ],
+});
+const inCountry = (code: string) => ({
+  groups: [
+    {
+      properties: [
+        { key: "$geoip_country_code", type: "person", operator: "exact", value: [code] },
+      ],
+      rollout_percentage: 100,
+    },
+  ],
+});
+
+describe("the shapes of flag answers", () => {
+  let api: Api;
+  beforeAll(async () => {
+    api = await openDecideApi();
+    await api.createFlag("on", { ...everyone, payloads: { true: '{"a":1}' } });
+    await api.createFlag("off", nobody);
+    await api.createFlag("split", {
+      ...everyone,
+      multivariate: { variants: [{ key: "test", rollout_percentage: 100 }] },
+      payloads: { test: '"text"' },
+    });
+  });
+  afterAll(() => api.close());
+
+  const decide = async (v: string) =>
+    (await api.ask({ distinct_id: "u" }, { url: `/decide${v}` })).json();
+
+  it("[DC-1] version 1, also when absent, lists the keys of flags that are on", async () => {
+    for (const v of ["", "?v=1", "/?v=1"]) {
+      expect((await decide(v)).featureFlags).toEqual(["on", "split"]);
+    }
+  });
+
+  it("[DC-1] version 2 maps flags that are on, version 3 all of them with payloads", async () => {
+    expect((await decide("?v=2")).featureFlags).toEqual({ on: true, split: "test" });
+    expect(await decide("?v=3")).toMatchObject({
+      featureFlags: { on: true, off: false, split: "test" },
+      featureFlagPayloads: { on: '{"a":1}', split: '"text"' },
+    });
+    expect((await decide("?v=3")).featureFlagPayloads).not.toHaveProperty("off");
+  });
+
+  it("[DC-1] version 4, and any version nobody knows, describes each flag", async () => {
+    for (const v of ["?v=4", "?v=99", "?v=x"]) {
+      const answer = await decide(v);
+      expect(answer).not.toHaveProperty("featureFlags");
+      expect(answer.flags.split).toEqual({
+        key: "split",
+        enabled: true,
+        variant: "test",
+        reason: {
+          code: "condition_match",
+          condition_index: 0,
+          description: "Matched condition set 1",
+        },
+        metadata: {
+          id: expect.any(Number),
+          version: 1,
+          description: "",
+          payload: '"text"',
+          has_experiment: false,
+        },
+      });
+      expect(answer.flags.off).toMatchObject({
+        enabled: false,
+        variant: null,
+        reason: { code: "out_of_rollout_bound", condition_index: 0 },
+      });
+    }
+  });
+
+  it("[DC-2] decide carries the client settings and both spellings of the error field", async () => {
+    expect(await decide("?v=3")).toMatchObject({
+      config: { enable_collect_everything: true },
+      toolbarParams: {},
+      isAuthenticated: false,
+      supportedCompression: ["gzip", "gzip-js", "lz64", "base64"],
+      errorsWhileComputingFlags: false,
+      errorComputingFlags: false,
+      requestId: expect.stringMatching(/^[0-9a-f-]{36}$/),
+    });
+  });
+
+  it("[DC-3] /flags answers version 2 unless asked for 1, with settings when asked or when nothing was", async () => {
+    const flags = async (query: string) =>
+      (await api.ask({ distinct_id: "u" }, { url: `/flags/${query}` })).json();
+    expect(await flags("?v=1")).toMatchObject({ featureFlags: { on: true, off: false } });
+    expect(await flags("?v=2")).toHaveProperty("flags.on");
+    expect(await flags("?v=2")).not.toHaveProperty("supportedCompression");
+    expect(await flags("?v=2&config=true")).toHaveProperty("supportedCompression");
+    expect(await flags("")).toHaveProperty("supportedCompression");
+    expect(await flags("")).toHaveProperty("flags.on");
+  });
+
+  it("[DC-3] decide and flags give the same decisions", async () => {
+    const { flags: ofDecide } = await decide("?v=4");
+    const { flags: ofFlags } = (await api.ask({ distinct_id: "u" })).json();
+    expect(ofFlags).toEqual(ofDecide);
+  });
+
+  it("[DC-4] disable_flags needs no distinct id and gives no flags", async () => {
+    const answer = (await api.ask({ disable_flags: true }, { url: "/decide?v=3" })).json();
+    expect(answer).toMatchObject({ featureFlags: {}, errorsWhileComputingFlags: false });
+    expect(answer).toHaveProperty("config");
+  });
+
+  it("[DC-4] flag_keys, in both spellings, limits the answer", async () => {
+    for (const name of ["flag_keys", "flag_keys_to_evaluate"]) {
+      const { flags } = (await api.ask({ distinct_id: "u", [name]: ["on"] })).json();
+      expect(Object.keys(flags)).toEqual(["on"]);
+    }
+  });
+
+  it.each([
+    ["token in the query", `/decide?v=3&token=${TOKEN}`, { distinct_id: "u" }],
+    ["api_key", "/decide?v=3", { api_key: TOKEN, distinct_id: "u" }],
+    ["$token and $distinct_id", "/decide?v=3", { $token: TOKEN, $distinct_id: "u" }],
+    ["properties.token", "/decide?v=3", { properties: { token: TOKEN }, distinct_id: "u" }],
+    ["a number as id", "/decide?v=3", { token: TOKEN, distinct_id: 5 }],
+    ["an empty id", "/decide?v=3", { token: TOKEN, distinct_id: "" }],
+    ["a list", "/decide?v=3", [{ token: TOKEN, distinct_id: "u" }]],
+  ])("[DC-5] reads %s", async (_what, url, body) => {
+    const response = await api.app.inject({ method: "POST", url, payload: JSON.stringify(body) });
+    expect(response.json()).toMatchObject({ featureFlags: { on: true } });
+  });
+
+  it("[DC-5] reads a form with base64, and gzip that nobody labelled", async () => {
+    const body = JSON.stringify({ token: TOKEN, distinct_id: "u" });
+    const form = await api.app.inject({
+      method: "POST",
+      url: "/decide?v=3&compression=base64",
+      headers: { "content-type": "application/x-www-form-urlencoded" },
+      payload: `data=${encodeURIComponent(Buffer.from(body).toString("base64"))}`,
+    });
+    expect(form.json()).toMatchObject({ featureFlags: { on: true } });
+    const zipped = await api.app.inject({
+      method: "POST",
+      url: "/flags?v=2",
+      headers: { "content-type": "text/plain" },
+      payload: gzipSync(body),
+    });
+    expect(zipped.json()).toHaveProperty("flags.on");
+  });
+
+  it.each([
+    [{ distinct_id: "u" }, 401, "missing_api_key", null],
+    [{ token: "phc_unknown", distinct_id: "u" }, 401, "invalid_api_key", null],
+    [{ token: "phx_personal", distinct_id: "u" }, 401, "personal_api_key", null],
+    [{ token: TOKEN }, 400, "missing_distinct_id", null],
+    [{ token: TOKEN, distinct_id: {} }, 400, "invalid_input", "distinct_id"],
+    [{ token: TOKEN, distinct_id: "u", groups: [1] }, 400, "invalid_input", "groups"],
+    [
+      { token: TOKEN, distinct_id: "u", person_properties: "x" },
+      400,
+      "invalid_input",
+      "person_properties",
+    ],
+    [
+      { token: TOKEN, distinct_id: "u", group_properties: { company: 1 } },
+      400,
+      "invalid_input",
+      "group_properties__company",
+    ],
+    [{ token: TOKEN, distinct_id: "u", flag_keys: "on" }, 400, "invalid_input", "flag_keys"],
+  ])("[DC-6] answers %j with %i %s", async (body, status, code, attr) => {
+    for (const url of ["/decide?v=3", "/flags?v=2"]) {
+      const response = await api.app.inject({
+        method: "POST",
+        url,
+        headers: { origin: "https://example.com" },
+        payload: JSON.stringify(body),
+      });
+      expect(response.statusCode).toBe(status);
+      expect(response.json()).toEqual({
+        type: status === 401 ? "authentication_error" : "validation_error",
+        code,
+        detail: expect.any(String),
+        attr,
+      });
+      expect(response.headers["access-control-allow-origin"]).toBe("https://example.com");
+    }
+  });
+
+  it.each([
+    ["half an object", "{"],
+    ["control characters", "\u0000\u0001"],
+    ["a number", "12"],
+    ["a text", '"text"'],
+    ["endless nesting", "[".repeat(5000)],
+  ])("[DC-6] answers a body of %s with a 4xx of four fields", async (_what, payload) => {
+    const response = await api.app.inject({ method: "POST", url: "/decide?v=3", payload });
+    expect(response.statusCode).toBeGreaterThanOrEqual(400);
+    expect(response.statusCode).toBeLessThan(500);
+    expect(Object.keys(response.json()).sort()).toEqual(["attr", "code", "detail", "type"]);
+  });
+
+  it.each(["GET", "PUT", "DELETE", "PATCH"] as const)(
+    "[DC-7] refuses %s with Allow and CORS headers",
+    async (method) => {
+      for (const url of ["/decide", "/decide/?v=3", "/flags"]) {
+        const response = await api.app.inject({ method, url, headers: { origin: "https://a.b" } });
+        expect(response.statusCode).toBe(405);
+        expect(response.headers.allow).toBe("POST, OPTIONS");
+        expect(response.headers["access-control-allow-origin"]).toBe("https://a.b");
+        expect(response.json()).toEqual({
+          type: "invalid_request",
+          code: "method_not_allowed",
+          detail: `Method "${method}" not allowed.`,
+          attr: null,
+        });
+      }
+    },
+  );
+
+  it("[DC-7] allows whatever header a preflight asks for", async () => {
+    const response = await api.app.inject({
+      method: "OPTIONS",
+      url: "/decide/?v=3",
+      headers: {
+        origin: "https://a.b",
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "baggage, x-any-name",
+      },
+    });
+    expect(response.statusCode).toBe(200);
+    expect(response.headers["access-control-allow-headers"]).toBe("baggage, x-any-name");
+    expect(response.headers["access-control-allow-methods"]).toContain("POST");
+  });
+});
+
+describe("what flag requests read", () => {
+  let api: Api;
+  beforeAll(async () => {
+    api = await openDecideApi();
+    await api.createFlag("pro", whenPlan("pro"));
+    await api.createFlag("british", inCountry("GB"));
+    await api.createFlag("french", inCountry("FR"));
+    await api.createFlag("plain", everyone);
+  });
+  afterAll(() => api.close());
+
+  const valuesOf = async (body: object, headers: Record<string, string> = {}) =>
+    (await api.ask(body, { url: "/decide?v=3", headers })).json().featureFlags;
+
+  it("[DC-8] a request sees the properties of every capture acknowledged before it", async () => {
+    const entry = api.event("$set", "fresh", { $set: { plan: "pro" } });
+    api.pendingPersons.add([entry]);
+    const asked = valuesOf({ distinct_id: "fresh" });
+    await api.persons.applyEvents([entry]);
+    api.pendingPersons.applied(entry.position);
+    expect(await asked).toMatchObject({ pro: true });
+  });
+
+  it("[DC-9] properties sent win over stored ones, for known and new names", async () => {
+    await api.persons.applyEvents([api.event("$set", "ada", { $set: { plan: "free" } })]);
+    expect(await valuesOf({ distinct_id: "ada" })).toMatchObject({ pro: false });
+    expect(
+      await valuesOf({ distinct_id: "ada", person_properties: { plan: "pro" } }),
+    ).toMatchObject({ pro: true });
+  });
+
+  it("[DC-10] a place is the one sent, else that of the address, else the stored one", async () => {
+    const stored = { $set: { $geoip_country_code: "FR" } };
+    await api.persons.applyEvents([api.event("$set", "traveller", stored)]);
+    const british = { http_x_forwarded_for: "81.2.69.142" };
+    const person = { distinct_id: "traveller" };
+    expect(await valuesOf(person)).toMatchObject({ british: false, french: true });
+    expect(await valuesOf(person, british)).toMatchObject({ british: true, french: false });
+    const sent = { ...person, person_properties: { $geoip_country_code: "FR" } };
+    expect(await valuesOf(sent, british)).toMatchObject({ british: false, french: true });
+    expect(await valuesOf({ ...person, geoip_disable: true }, british)).toMatchObject({
+      french: true,
+    });
+  });
+});
+
+describe("flag requests while a store fails", () => {
+  it("[DC-11] lose only the flags that need it: left out of version 3, marked in the newest", async () => {
+    const api = await openDecideApi({
+      persons: (real) => ({
+        ...real,
+        factsFor: () => Promise.reject(new Error("the disk is gone")),
+      }),
+    });
+    await api.createFlag("pro", whenPlan("pro"));
+    await api.createFlag("plain", everyone);
+    const old = (await api.ask({ distinct_id: "u" }, { url: "/decide?v=3" })).json();
+    expect(old).toMatchObject({
+      featureFlags: { plain: true },
+      errorsWhileComputingFlags: true,
+      errorComputingFlags: true,
+    });
+    expect(old.featureFlags).not.toHaveProperty("pro");
+    const newest = (await api.ask({ distinct_id: "u" })).json();
+    expect(newest.flags.pro).toMatchObject({ enabled: false, failed: true });
+    expect(newest.flags.plain).toMatchObject({ enabled: true });
+    expect(api.faults.length).toBeGreaterThan(0);
+    await api.close();
+  });
+});
+
+describe("experience continuity", () => {
+  it("[DC-12] keeps the anonymous variant after identification, and for good", async () => {
+    const api = await openDecideApi();
+    const variants = Array.from({ length: 10 }, (_, n) => ({
+      key: `v${n}`,
+      rollout_percentage: 10,
+    }));
+    await api.createFlag(
+      "kept",
+      { ...everyone, multivariate: { variants } },
+      { ensureExperienceContinuity: true },
+    );
+    const variantOf = async (body: object) => (await api.ask(body)).json().flags.kept.variant;
+    const before = await variantOf({ distinct_id: "anonymous-1" });
+    const known = "user-50";
+    await api.persons.applyEvents([api.event("seen", known, {})]);
+    const during = { distinct_id: known, $anon_distinct_id: "anonymous-1" };
+    expect(await variantOf(during)).toBe(before);
+    expect(await variantOf({ distinct_id: known })).toBe(before);
+    expect(await variantOf({ distinct_id: known, $anon_distinct_id: "anonymous-2" })).toBe(before);
+    await api.close();
+  });
+});
