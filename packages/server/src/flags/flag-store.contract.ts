@@ -14,6 +14,7 @@ export interface FlagStoreFixture {
   newProject(timeZone?: string): Promise<number>;
   newUser(): Promise<number>;
   addGroupType(projectId: number, index: number, name: string): Promise<void>;
+  changeTimeZone(projectId: number, timeZone: string): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -327,6 +328,15 @@ export function flagStoreContract(open: () => Promise<FlagStoreFixture>): void {
         groupTypes: [],
         timeZone: "Europe/Berlin",
       });
+    });
+
+    test("a change of the project's time zone is a change of its definitions", async () => {
+      const projectId = await fixture.newProject("UTC");
+      const earlier = await store.definitions(projectId);
+      await fixture.changeTimeZone(projectId, "Asia/Tokyo");
+      const { revision, timeZone } = await store.definitions(projectId, earlier);
+      expect(timeZone).toBe("Asia/Tokyo");
+      expect(revision).toBeGreaterThan(earlier.revision);
     });
 
     test("live flags, active or not, come by ascending id with what evaluation needs", async () => {

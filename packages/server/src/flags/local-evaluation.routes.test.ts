@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { openFlagsApi } from "./flags-api.setup.ts";
-import { coversTag } from "./local-evaluation.ts";
+import { coversTag, createLocalDefinitions } from "./local-evaluation.ts";
 
 let api: Awaited<ReturnType<typeof openFlagsApi>>;
 let projectId: number;
@@ -231,6 +231,17 @@ describe("fetching definitions", () => {
     const changed = await definitions("", { "if-none-match": etag });
     expect(changed.status).toBe(200);
     expect(changed.headers.etag).not.toBe(etag);
+  });
+
+  test("[LE-07] a feed is built once per change and variant", async () => {
+    await create("feature_flags", { key: "k" });
+    const localDefinitionsOf = createLocalDefinitions();
+    const snapshot = await api.compiledFlags.get(projectId);
+    const first = localDefinitionsOf(projectId, snapshot, { sendCohorts: true });
+    expect(localDefinitionsOf(projectId, snapshot, { sendCohorts: true })).toBe(first);
+    expect(localDefinitionsOf(projectId, snapshot, { sendCohorts: false })).not.toBe(first);
+    const elsewhere = createLocalDefinitions()(projectId, snapshot, { sendCohorts: true });
+    expect(elsewhere.etag).toBe(first.etag);
   });
 
   test("[LE-11] browsers may read answers, refusals and preflights from anywhere", async () => {

@@ -21,6 +21,7 @@ import {
   encodeInstant,
   encodeJson,
 } from "./codec.ts";
+import { nextRevision } from "./project-revisions.ts";
 import type { Schema } from "./schema.ts";
 import type { SqlDatabase } from "./sql-database.ts";
 
@@ -75,22 +76,26 @@ export function createAccountStore(database: SqlDatabase): AccountStore {
       unlessDuplicate(insertProject(writes, draft, now), "duplicate-token"),
 
     async updateProject(id, change, now) {
-      const row = await writes
-        .updateTable("projects")
-        .set({
-          updated_at: encodeInstant(now),
-          ...(change.name !== undefined && { name: change.name }),
-          ...(change.timeZone !== undefined && { time_zone: change.timeZone }),
-          ...(change.anonymizeIps !== undefined && {
-            anonymize_ips: encodeBoolean(change.anonymizeIps),
-          }),
-          ...(change.apiToken !== undefined && { api_token: change.apiToken }),
-          ...(change.secretApiToken !== undefined && { secret_api_token: change.secretApiToken }),
-        })
-        .where("id", "=", id)
-        .returningAll()
-        .executeTakeFirst();
-      return row && toProject(row);
+      return await writes.transaction().execute(async (transaction) => {
+        const row = await transaction
+          .updateTable("projects")
+          .set({
+            updated_at: encodeInstant(now),
+            ...(change.name !== undefined && { name: change.name }),
+            ...(change.timeZone !== undefined && { time_zone: change.timeZone }),
+            ...(change.anonymizeIps !== undefined && {
+              anonymize_ips: encodeBoolean(change.anonymizeIps),
+            }),
+            ...(change.apiToken !== undefined && { api_token: change.apiToken }),
+            ...(change.secretApiToken !== undefined && { secret_api_token: change.secretApiToken }),
+          })
+          .where("id", "=", id)
+          .returningAll()
+          .executeTakeFirst();
+        // Flags read dates in the project's time zone.
+        if (row && change.timeZone !== undefined) await nextRevision(transaction, id);
+        return row && toProject(row);
+      });
     },
 
     async deleteProject(id) {

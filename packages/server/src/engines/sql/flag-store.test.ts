@@ -1,4 +1,5 @@
 import { flagStoreContract } from "../../flags/flag-store.contract.ts";
+import { createAccountStore } from "./account-store.ts";
 import { createFlagStore } from "./flag-store.ts";
 import { projectsAndUsers } from "./projects-and-users.setup.ts";
 import { describeEachSqlEngine } from "./sql-engines.contract.ts";
@@ -14,6 +15,9 @@ describeEachSqlEngine("FlagStore", (open) => {
           .insertInto("group_types")
           .values({ project_id: projectId, index, name })
           .execute();
+      },
+      async changeTimeZone(projectId, timeZone) {
+        await createAccountStore(database).updateProject(projectId, { timeZone }, new Date());
       },
       close: () => database.close(),
     };
