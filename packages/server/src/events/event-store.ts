@@ -1,59 +1,96 @@
 import type { CapturedEvent } from "@hedgerow/core/events/event";
 import type { JsonObject } from "@hedgerow/core/json";
 
-/** An event ready to store: its log position, its person, and the merges known with it. */
+/** An event ready to store: its log position, its person and the groups it belongs to. */
 export interface EventRow {
   readonly position: number;
   readonly event: CapturedEvent;
   /** UUID of the person at that time. */
   readonly personId: string;
+  /** Group keys by index of the group type; shorter than five, or with `null`, where there is none. */
+  readonly groupKeys: readonly (string | null)[];
 }
 
 /** From now on events of person `from` count as events of `into`. */
 export interface PersonMerge {
+  /** Of the event that merged them. */
+  readonly position: number;
   readonly projectId: number;
   readonly from: string;
   readonly into: string;
+}
+
+/** An event that cannot be stored, kept for an operator to look at. */
+export interface DeadLetter {
+  readonly position: number;
+  readonly event: CapturedEvent;
+  readonly reason: string;
+}
+
+/** What a run of log entries became. Everything in it lies above the end of the run before. */
+export interface EventBatch {
+  readonly rows: readonly EventRow[];
+  readonly merges: readonly PersonMerge[];
+  readonly deadLetters: readonly DeadLetter[];
+  /** Position of the last entry of the run, stored or not. */
+  readonly end: number;
 }
 
 export interface StoredEvent {
   readonly uuid: string;
   readonly event: string;
   readonly distinctId: string;
+  /** UUID of the person as known now: merges are followed. */
   readonly personId: string;
   readonly properties: JsonObject;
   readonly timestamp: Date;
   readonly receivedAt: Date;
 }
 
+/** A condition on properties, with what lets a store skip events without reading them. */
+export interface PropertyCondition {
+  /** Properties without which an event cannot match. */
+  readonly requiredNames: readonly string[];
+  matches(properties: JsonObject): boolean;
+}
+
 export interface EventQuery {
   readonly projectId: number;
   readonly event?: string;
   readonly distinctId?: string;
+  /** UUID of a person; events of persons merged into it count. */
   readonly personId?: string;
   readonly uuid?: string;
+  /** Exclusive. */
   readonly after?: Date;
+  /** Exclusive. */
   readonly before?: Date;
-  /** Keeps events that satisfy all of these, by the flags' own operators. */
-  readonly properties?: readonly JsonObject[];
+  readonly properties?: PropertyCondition;
   readonly limit: number;
   readonly offset: number;
+  /** By time, then by position. */
   readonly order: "newest-first" | "oldest-first";
 }
 
-/** The queryable store of events. */
+/** The queryable store of events. One writer at a time. */
 export interface EventStore {
   /**
-   * Stores rows and merges and moves the consumer position to `end`, all in one transaction.
-   * Rows at or below the stored position, and rows whose uuid the project already has, are left out.
+   * Stores a batch and moves the consumer position to its end, all in one durable transaction.
+   * What lies at or below the stored position, and rows whose uuid the project already has (of
+   * those in one batch the first wins), are left out: a batch may be repeated after any failure.
    */
-  insert(batch: {
-    rows: readonly EventRow[];
-    merges: readonly PersonMerge[];
-    end: number;
-  }): Promise<{ stored: number }>;
+  insert(batch: EventBatch): Promise<{ stored: number }>;
+
   /** The position up to which everything is stored; 0 at first. */
   position(): Promise<number>;
+
+  /** Waits until the position has reached one; answers false when that takes longer. */
+  reached(position: number, timeoutMs: number): Promise<boolean>;
+
   events(query: EventQuery): Promise<readonly StoredEvent[]>;
+
+  /** Oldest first. */
+  deadLetters(limit: number): Promise<readonly DeadLetter[]>;
+
   close(): Promise<void>;
 }

@@ -3,8 +3,8 @@ import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
 import { decodeEvent, encodeEvent } from "@hedgerow/core/events/event-codec";
 import Database from "libsql";
 import { type EventLog, LogUnavailable } from "../../events/event-log.ts";
+import { openThread } from "../../threads/open-thread.ts";
 import type { FromLogThread, LogFileOptions, Segment, ToLogThread } from "./log-file.ts";
-import { openThread } from "./open-thread.ts";
 
 export interface EmbeddedLogOptions {
   /**
@@ -60,7 +60,7 @@ export async function openEmbeddedLog(
   const reader = openReader(path);
 
   function startThread(after: number): Promise<Worker> {
-    const worker = openThread("log-thread", fileOptions(after));
+    const worker = openThread(new URL("./log-thread.ts", import.meta.url), fileOptions(after));
     return new Promise((resolve, reject) => {
       worker.on("message", (message: FromLogThread) => {
         if (message.kind === "opened") {

@@ -1,0 +1,241 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { sampleEvent } from "./event-log.contract.ts";
+import type { EventQuery, EventRow, EventStore } from "./event-store.ts";
+
+/** A store that can be closed and opened again with what it stored. */
+export interface ReopenableStore {
+  readonly open: () => Promise<EventStore>;
+  readonly remove: () => Promise<void>;
+}
+
+export const PERSON_A = "aaaaaaaa-0000-5000-8000-000000000000";
+export const PERSON_B = "bbbbbbbb-0000-5000-8000-000000000000";
+export const PERSON_C = "cccccccc-0000-5000-8000-000000000000";
+
+/** A row for tests; everything but the position has a default. */
+export function sampleRow(
+  position: number,
+  fields: Parameters<typeof sampleEvent>[0] = {},
+  personId = PERSON_A,
+): EventRow {
+  return { position, event: sampleEvent(fields), personId, groupKeys: [] };
+}
+
+/** What every {@link EventStore} must do. */
+export function describeEventStore(title: string, create: () => Promise<ReopenableStore>): void {
+  describe(title, () => {
+    let place: ReopenableStore;
+    let store: EventStore;
+    beforeEach(async () => {
+      place = await create();
+      store = await place.open();
+    });
+    afterEach(async () => {
+      await store.close();
+      await place.remove();
+    });
+
+    const insert = (rows: readonly EventRow[], end = rows.at(-1)?.position ?? 0) =>
+      store.insert({ rows, merges: [], deadLetters: [], end });
+    const merge = (position: number, from: string, into: string, projectId = 1) =>
+      store.insert({
+        rows: [],
+        merges: [{ position, projectId, from, into }],
+        deadLetters: [],
+        end: position,
+      });
+    const find = (query: Partial<EventQuery> = {}) =>
+      store.events({ projectId: 1, limit: 100, offset: 0, order: "oldest-first", ...query });
+    const names = async (query: Partial<EventQuery> = {}) =>
+      (await find(query)).map(({ event }) => event);
+
+    it("[PI-20] gives back what was inserted, whole", async () => {
+      const properties = JSON.parse(
+        '{"b":1,"a":{"__proto__":[1.5,null,"ß🦔\\n"],"constructor":"x"},"$feature_flag":"f","$feature_flag_response":true}',
+      );
+      const row = sampleRow(1, { properties, event: "a 'quoted' \"name\"", distinctId: "id\t'x" });
+      expect(await insert([row])).toEqual({ stored: 1 });
+      const { uuid, event, distinctId, timestamp, receivedAt } = row.event;
+      const [stored] = await find();
+      expect(stored).toEqual({
+        uuid,
+        event,
+        distinctId,
+        personId: PERSON_A,
+        properties,
+        timestamp,
+        receivedAt,
+      });
+      expect(JSON.stringify(stored?.properties)).toBe(JSON.stringify(properties));
+    });
+
+    it("[PI-20] keeps times from year 0 to 9999", async () => {
+      const times = [
+        "0000-01-01T00:00:00.000Z",
+        "1969-12-31T23:59:59.999Z",
+        "9999-12-31T23:59:59.999Z",
+      ];
+      await insert(times.map((time, at) => sampleRow(at + 1, { timestamp: new Date(time) })));
+      expect((await find()).map(({ timestamp }) => timestamp.toISOString())).toEqual(times);
+    });
+
+    it("[PI-21] starts at position 0 and moves with each batch, an empty one included", async () => {
+      expect(await store.position()).toBe(0);
+      await insert([sampleRow(3)], 5);
+      expect(await store.position()).toBe(5);
+      await insert([], 9);
+      expect(await store.position()).toBe(9);
+      await store.close();
+      store = await place.open();
+      expect(await store.position()).toBe(9);
+    });
+
+    it("[PI-21] changes nothing when a batch is repeated, also after a restart", async () => {
+      const rows = [sampleRow(1), sampleRow(2)];
+      await insert(rows);
+      expect(await insert(rows)).toEqual({ stored: 0 });
+      await store.close();
+      store = await place.open();
+      expect(await insert(rows)).toEqual({ stored: 0 });
+      expect((await find()).length).toBe(2);
+      expect(await insert([...rows, sampleRow(3)])).toEqual({ stored: 1 });
+      expect((await find()).length).toBe(3);
+    });
+
+    it("[PI-22] stores a uuid once per project: in one batch, in later ones, after a restart", async () => {
+      const uuid = crypto.randomUUID();
+      const first = [
+        sampleRow(1, { uuid, event: "first" }),
+        sampleRow(2, { uuid, event: "second" }),
+        sampleRow(3, { uuid, event: "elsewhere", projectId: 2 }),
+      ];
+      expect(await insert(first)).toEqual({ stored: 2 });
+      expect(await insert([sampleRow(4, { uuid, event: "third" })])).toEqual({ stored: 0 });
+      await store.close();
+      store = await place.open();
+      expect(await insert([sampleRow(5, { uuid, event: "fourth" })])).toEqual({ stored: 0 });
+      expect(await names()).toEqual(["first"]);
+      expect(await names({ projectId: 2 })).toEqual(["elsewhere"]);
+      expect(await store.position()).toBe(5);
+    });
+
+    it("[PI-23] finds events by name, id, uuid, person and time, within one project", async () => {
+      const at = (second: number) => new Date(Date.UTC(2024, 0, 1, 0, 0, second));
+      const rows = [
+        sampleRow(1, { event: "a", distinctId: "x", timestamp: at(1) }),
+        sampleRow(2, { event: "b", distinctId: "x", timestamp: at(2) }, PERSON_B),
+        sampleRow(3, { event: "a", distinctId: "y", timestamp: at(3) }, PERSON_C),
+        sampleRow(4, { event: "a", distinctId: "x", timestamp: at(2), projectId: 2 }),
+      ];
+      await insert(rows);
+      expect(await names()).toEqual(["a", "b", "a"]);
+      expect(await names({ event: "a", distinctId: "x" })).toEqual(["a"]);
+      expect(await names({ uuid: rows[1]?.event.uuid ?? "" })).toEqual(["b"]);
+      expect(await names({ personId: PERSON_B })).toEqual(["b"]);
+      expect(await names({ after: at(1), before: at(3) })).toEqual(["b"]);
+      expect(await names({ projectId: 3 })).toEqual([]);
+      expect(await names({ projectId: 2, uuid: rows[0]?.event.uuid ?? "" })).toEqual([]);
+    });
+
+    it("[PI-23] orders by time, then by position, and pages", async () => {
+      const at = new Date("2024-01-01T00:00:00Z");
+      const later = new Date("2024-01-02T00:00:00Z");
+      await insert([
+        sampleRow(1, { event: "late", timestamp: later }),
+        sampleRow(2, { event: "a", timestamp: at }),
+        sampleRow(3, { event: "b", timestamp: at }),
+      ]);
+      expect(await names()).toEqual(["a", "b", "late"]);
+      expect(await names({ order: "newest-first" })).toEqual(["late", "b", "a"]);
+      expect(await names({ limit: 1, offset: 1 })).toEqual(["b"]);
+      expect(await names({ offset: 3 })).toEqual([]);
+    });
+
+    it("[PI-24] keeps only events whose properties match, over more events than one page", async () => {
+      const rows = Array.from({ length: 2500 }, (_, index) =>
+        sampleRow(index + 1, {
+          properties: { n: index, ...(index % 2 === 0 && { 'ev"en': index }), decoy: '"ev"' },
+        }),
+      );
+      await insert(rows);
+      const even = {
+        requiredNames: ['ev"en'],
+        matches: (properties: object) => Object.hasOwn(properties, 'ev"en'),
+      };
+      const found = await find({ properties: even, limit: 3, offset: 1000 });
+      expect(found.map(({ properties }) => properties.n)).toEqual([2000, 2002, 2004]);
+      const newest = await find({ properties: even, limit: 2, order: "newest-first" });
+      expect(newest.map(({ properties }) => properties.n)).toEqual([2498, 2496]);
+      const thousands = {
+        requiredNames: [],
+        matches: ({ n }: { n?: unknown }) => Number(n) % 1000 === 0,
+      };
+      expect((await find({ properties: thousands })).map(({ properties }) => properties.n)).toEqual(
+        [0, 1000, 2000],
+      );
+    });
+
+    it("[PI-25] reads the events of merged persons as the survivor's, through chains and repeats", async () => {
+      await insert([
+        sampleRow(1, { event: "a" }, PERSON_A),
+        sampleRow(2, { event: "b" }, PERSON_B),
+        sampleRow(3, { event: "c" }, PERSON_C),
+        sampleRow(4, { event: "other", projectId: 2 }, PERSON_A),
+      ]);
+      await merge(5, PERSON_A, PERSON_B);
+      expect(await names({ personId: PERSON_B })).toEqual(["a", "b"]);
+      expect(await names({ personId: PERSON_A })).toEqual([]);
+      await merge(6, PERSON_B, PERSON_C);
+      await merge(6, PERSON_C, PERSON_A);
+      expect(await names({ personId: PERSON_C })).toEqual(["a", "b", "c"]);
+      expect((await find()).map(({ personId }) => personId)).toEqual([
+        PERSON_C,
+        PERSON_C,
+        PERSON_C,
+      ]);
+      expect(await names({ personId: PERSON_A, projectId: 2 })).toEqual(["other"]);
+      await insert([sampleRow(7, { event: "late" }, PERSON_A)]);
+      expect(await names({ personId: PERSON_C })).toEqual(["a", "b", "c", "late"]);
+      await store.close();
+      store = await place.open();
+      expect(await names({ personId: PERSON_C })).toEqual(["a", "b", "c", "late"]);
+    });
+
+    it("[PI-25] takes a chain of merges in one batch", async () => {
+      await store.insert({
+        rows: [sampleRow(1, { event: "a" }, PERSON_A), sampleRow(2, { event: "b" }, PERSON_B)],
+        merges: [
+          { position: 1, projectId: 1, from: PERSON_A, into: PERSON_B },
+          { position: 2, projectId: 1, from: PERSON_B, into: PERSON_C },
+        ],
+        deadLetters: [],
+        end: 2,
+      });
+      expect(await names({ personId: PERSON_C })).toEqual(["a", "b"]);
+    });
+
+    it("[PI-26] keeps dead letters for an operator, once", async () => {
+      const letter = { position: 2, event: sampleEvent(), reason: "cannot be read" };
+      const batch = { rows: [], merges: [], deadLetters: [letter], end: 3 };
+      await store.insert(batch);
+      await store.insert(batch);
+      expect(await store.deadLetters(10)).toEqual([letter]);
+      expect(await find()).toEqual([]);
+    });
+
+    it("[PI-27] tells when a position is reached, or that it was not in time", async () => {
+      await insert([sampleRow(1)]);
+      expect(await store.reached(1, 0)).toBe(true);
+      const waiting = store.reached(2, 10_000);
+      await insert([sampleRow(2)]);
+      expect(await waiting).toBe(true);
+      expect(await store.reached(3, 5)).toBe(false);
+    });
+
+    it("[PI-20] takes batches of many events", async () => {
+      const rows = Array.from({ length: 5000 }, (_, index) => sampleRow(index + 1));
+      expect(await insert(rows)).toEqual({ stored: 5000 });
+      expect((await find({ limit: 1000 })).length).toBe(1000);
+    });
+  });
+}
