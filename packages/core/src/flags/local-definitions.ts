@@ -19,8 +19,9 @@ export interface LocalFlag {
   /** `filters` with dependencies by key and chain, and with cohorts inlined where asked for. */
   readonly filters: JsonObject;
   /**
-   * False for flags whose answer SDKs get wrong on their own, since they know neither early-access
-   * enrolment nor holdouts: such a flag is best marked so that SDKs ask the server.
+   * False for flags whose answer SDKs get wrong on their own: they know neither early-access
+   * enrolment nor holdouts, and under a group they read person and cohort filters from the group.
+   * Such a flag is best marked so that SDKs ask the server.
    */
   readonly isDecidableLocally: boolean;
 }
@@ -62,7 +63,9 @@ export function describeForLocalEvaluation(
   const flags = definitions.flags.map((definition): LocalFlag => {
     const filters = mapConditions(definition.filters, (condition) => {
       const restated = mapFilters(condition, (filter) => chains.restate(filter));
-      return sendCohorts ? [restated] : cohorts.inline(restated);
+      // Under a group SDKs would look up a cohort's properties in the group.
+      const isPersonal = !isGrouped(definition.filters, condition);
+      return sendCohorts || !isPersonal ? [restated] : cohorts.inline(restated);
     });
     if (sendCohorts) {
       for (const id of cohortIdsOf(filters)) cohorts.collect(id, sent);
@@ -77,7 +80,29 @@ function isDecidableLocally(filters: JsonObject): boolean {
     const value = ownValue(filters, key) ?? null;
     return Array.isArray(value) ? value.length > 0 : value !== null && value !== false;
   };
-  return !["feature_enrollment", "super_groups", "holdout", "holdout_groups"].some(isPresent);
+  if (["feature_enrollment", "super_groups", "holdout", "holdout_groups"].some(isPresent)) {
+    return false;
+  }
+  return !conditionsOf(filters).some(
+    (condition) =>
+      isGrouped(filters, condition) &&
+      filtersOf(condition).some((filter) => {
+        const type = ownValue(filter, "type") ?? "person";
+        return type !== "group" && type !== "flag";
+      }),
+  );
+}
+
+/** Whether a condition aggregates by a group: by its own word, else by the flag's. */
+function isGrouped(filters: JsonObject, condition: JsonObject): boolean {
+  const own = ownValue(condition, "aggregation_group_type_index");
+  const aggregation = own === undefined ? ownValue(filters, "aggregation_group_type_index") : own;
+  return typeof aggregation === "number";
+}
+
+function conditionsOf(filters: JsonObject): readonly JsonObject[] {
+  const groups = ownValue(filters, "groups");
+  return Array.isArray(groups) ? (groups as readonly Json[]).filter(isJsonObject) : [];
 }
 
 /** Maps each readable condition of `filters.groups`; whatever cannot be read stays as it is. */
@@ -108,10 +133,7 @@ function filtersOf(condition: JsonObject): readonly JsonObject[] {
 }
 
 function cohortIdsOf(filters: JsonObject): readonly number[] {
-  const groups = ownValue(filters, "groups");
-  if (!Array.isArray(groups)) return [];
-  return (groups as readonly Json[])
-    .filter(isJsonObject)
+  return conditionsOf(filters)
     .flatMap(filtersOf)
     .filter((filter) => ownValue(filter, "type") === "cohort")
     .map((filter) => readCohortId(ownValue(filter, "value")))
@@ -214,17 +236,19 @@ class CohortBook {
   }
 
   #leadsToCycle(id: number): boolean {
+    const open = new Set<number>();
     const finished = new Set<number>();
-    const visit = (current: number, open: ReadonlySet<number>): boolean => {
+    const visit = (current: number): boolean => {
       if (open.has(current)) return true;
       if (finished.has(current)) return false;
+      open.add(current);
       const node = this.#node(current);
-      const deeper = new Set([...open, current]);
-      const isCyclic = node !== null && nestedIds(node).some((next) => visit(next, deeper));
+      const isCyclic = node !== null && nestedIds(node).some(visit);
+      open.delete(current);
       finished.add(current);
       return isCyclic;
     };
-    return visit(id, new Set());
+    return visit(id);
   }
 }
 
@@ -320,19 +344,15 @@ class DependencyBook {
   }
 
   /** Appends the flag after all it depends on; false on a cycle or an unknown flag. */
-  #walk(
-    flag: FlagDefinition,
-    open: ReadonlySet<string>,
-    done: Set<string>,
-    chain: string[],
-  ): boolean {
+  #walk(flag: FlagDefinition, open: Set<string>, done: Set<string>, chain: string[]): boolean {
     if (open.has(flag.key)) return false;
     if (done.has(flag.key)) return true;
-    const deeper = new Set([...open, flag.key]);
+    open.add(flag.key);
     for (const filter of dependenciesOf(flag)) {
       const target = this.#target(filter);
-      if (target === undefined || !this.#walk(target, deeper, done, chain)) return false;
+      if (target === undefined || !this.#walk(target, open, done, chain)) return false;
     }
+    open.delete(flag.key);
     done.add(flag.key);
     chain.push(flag.key);
     return true;
@@ -341,10 +361,8 @@ class DependencyBook {
 
 /** A flag that is switched off is false whatever it depends on (flag-evaluation 11.3). */
 function dependenciesOf(flag: FlagDefinition): readonly JsonObject[] {
-  const groups = ownValue(flag.filters, "groups");
-  if (!flag.active || !Array.isArray(groups)) return [];
-  return (groups as readonly Json[])
-    .filter(isJsonObject)
+  if (!flag.active) return [];
+  return conditionsOf(flag.filters)
     .flatMap(filtersOf)
     .filter((filter) => ownValue(filter, "type") === "flag");
 }

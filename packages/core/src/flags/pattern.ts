@@ -86,6 +86,21 @@ export function compilePattern(
   return boundLinear(linear, fallback);
 }
 
+/** True for patterns one of the two engines can run; for checking a definition before it is stored. */
+export function isValidPattern(pattern: string): boolean {
+  const compiles: BacktrackingPatterns = {
+    compile(source, flags) {
+      try {
+        new RegExp(source, flags);
+        return { test: () => "stopped" };
+      } catch {
+        return null;
+      }
+    },
+  };
+  return compilePattern(pattern, compiles) !== null;
+}
+
 function compileLinear(restated: RestatedPattern): RE2JS | null {
   if (restated.linear === null || restated.programSize > MAX_PROGRAM_SIZE) return null;
   try {

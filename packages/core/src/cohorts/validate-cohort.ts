@@ -1,0 +1,105 @@
+import type { CohortDefinition, ProjectDefinitions } from "../flags/flag.ts";
+import { validateComparison } from "../flags/validate-comparison.ts";
+import type { DefinitionProblem } from "../flags/validate-filters.ts";
+import { isJsonObject, type Json } from "../json.ts";
+import { type CohortNode, readCohortFilters } from "./read-cohort-filters.ts";
+
+/** What the filters of a cohort are checked against. */
+export interface CohortContext {
+  readonly definitions: Pick<ProjectDefinitions, "cohorts" | "timeZone">;
+  /** The cohort being changed; `null` for one being created. */
+  readonly id: number | null;
+  /** True when a flag uses the cohort: it may then not ask for past behavior. */
+  readonly isUsedInFlags: boolean;
+}
+
+const MAX_LIST_VALUES = 1_000;
+
+/**
+ * Checks the `filters` of a dynamic cohort before they are stored: shape, operators and values,
+ * nested cohorts that exist and do not lead back to this one. Lists every problem found, the one to
+ * report first.
+ */
+export function validateCohortFilters(
+  filters: Json,
+  context: CohortContext,
+): readonly DefinitionProblem[] {
+  if (!isJsonObject(filters)) return [problem("invalid_input", "filters must be an object")];
+  const read = readCohortFilters(filters);
+  if (read.kind === "empty") return [];
+  if (read.kind === "malformed") return [problem("invalid_input", read.problem)];
+  const problems = checkNode(read.node, context);
+  const others = new Map(
+    context.definitions.cohorts
+      .filter((cohort) => cohort.id !== context.id)
+      .map((cohort) => [cohort.id, cohort]),
+  );
+  for (const id of nestedIds(read.node)) {
+    if (id !== context.id && !others.has(id)) {
+      problems.push(problem("cohort_does_not_exist", `Cohort with id ${id} does not exist`));
+    }
+  }
+  if (context.id !== null && leadsTo(context.id, nestedIds(read.node), others)) {
+    problems.push(problem("invalid_input", "Cohorts cannot reference other cohorts in a loop."));
+  }
+  return problems;
+}
+
+function problem(code: string, detail: string): DefinitionProblem {
+  return { attr: "filters", code, detail };
+}
+
+function checkNode(node: CohortNode, context: CohortContext): DefinitionProblem[] {
+  switch (node.kind) {
+    case "group":
+      return node.nodes.flatMap((child) => checkNode(child, context));
+    case "cohort":
+      return [];
+    case "behavior":
+      return context.isUsedInFlags
+        ? [
+            problem(
+              "behavioral_cohort_found",
+              "Behavioral filters cannot be added to cohorts used in feature flags.",
+            ),
+          ]
+        : [];
+    case "property": {
+      if (Array.isArray(node.value) && node.value.length > MAX_LIST_VALUES) {
+        return [
+          problem(
+            "invalid_input",
+            `Property group expressions of type ${node.key} cannot contain more than ${MAX_LIST_VALUES} values.`,
+          ),
+        ];
+      }
+      const found = validateComparison(node.operator, node.value, context.definitions.timeZone);
+      return found === null ? [] : [problem(found.code, found.detail)];
+    }
+  }
+}
+
+function nestedIds(node: CohortNode): readonly number[] {
+  if (node.kind === "cohort") return [node.id];
+  return node.kind === "group" ? node.nodes.flatMap(nestedIds) : [];
+}
+
+/** Whether some chain of nested cohorts arrives at `id`. */
+function leadsTo(
+  id: number,
+  start: readonly number[],
+  cohorts: ReadonlyMap<number, CohortDefinition>,
+): boolean {
+  const seen = new Set<number>();
+  const open = [...start];
+  for (let current = open.pop(); current !== undefined; current = open.pop()) {
+    if (current === id) return true;
+    if (seen.has(current)) continue;
+    seen.add(current);
+    const cohort = cohorts.get(current);
+    const filters =
+      cohort === undefined || cohort.isStatic ? null : readCohortFilters(cohort.filters);
+    if (filters?.kind === "rule") open.push(...nestedIds(filters.node));
+  }
+  return false;
+}
