@@ -68,7 +68,8 @@ export async function examine(config: Config): Promise<readonly Finding[]> {
   if (existsSync(paths.events)) {
     await look("events", async () => {
       if (inUse) return ok("not opened: the process that works in the folder has them");
-      return ok(await countEvents(paths.events));
+      const { countEvents } = await import("../engines/duckdb-events/inspect-duckdb.ts");
+      return ok(`readable, ${await countEvents(paths.events)} stored`);
     });
   }
   await look("geoip", () => geoIpFinding(config.geoIpDatabase));
@@ -138,23 +139,19 @@ function soundness(damage: readonly string[]) {
   return damage.length === 0 ? ok("sound") : fail(`damaged: ${damage.slice(0, 3).join("; ")}`);
 }
 
-async function countEvents(file: string): Promise<string> {
-  const { DuckDBInstance } = await import("@duckdb/node-api");
-  const instance = await DuckDBInstance.create(file, { access_mode: "READ_ONLY" });
-  try {
-    const connection = await instance.connect();
-    const reader = await connection.runAndReadAll(
-      "select sum(estimated_size)::bigint as n from duckdb_tables()",
-    );
-    return `readable, about ${reader.getRows()[0]?.[0] ?? 0} rows`;
-  } finally {
-    instance.closeSync();
-  }
-}
+/** A public resolver's address, which every city database knows. */
+const WELL_KNOWN_ADDRESS = "8.8.8.8";
 
-async function geoIpFinding(file: string | null) {
-  if (file === null) return ok("the built-in database");
-  await access(file, constants.R_OK);
-  const { size } = await stat(file);
-  return size > 0 ? ok(file) : fail(`${file} is empty`);
+async function geoIpFinding(path: string | null) {
+  const { openGeoIp } = await import("../engines/mmdb-geoip/mmdb-geoip.ts");
+  const faults: string[] = [];
+  const reportFault = (error: unknown) =>
+    faults.push(error instanceof Error ? error.message : String(error));
+  const geoIp = await openGeoIp({ path, reportFault });
+  const place = await geoIp.lookup(WELL_KNOWN_ADDRESS);
+  const name = path ?? "the built-in database";
+  if (faults.length > 0) return fail(faults.join("; "));
+  return Object.keys(place).length > 0
+    ? ok(name)
+    : warn(`${name} does not know well-known addresses`);
 }

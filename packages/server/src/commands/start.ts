@@ -104,7 +104,10 @@ function storageReason(error: unknown): string | undefined {
   if (/^SQLITE_(?:CANTOPEN|READONLY|FULL|NOTADB|CORRUPT)/.test(code)) {
     return `cannot start: ${error.message} (see hedgerow doctor)`;
   }
-  return error.cause === undefined ? undefined : storageReason(error.cause);
+  if (error.cause === undefined) return undefined;
+  // Somebody took the trouble to name the failure: its line and that of what lies beneath.
+  const beneath = error.cause instanceof Error ? error.cause.message : String(error.cause);
+  return storageReason(error.cause) ?? `cannot start: ${error.message}: ${beneath}`;
 }
 
 function codeOf(error: unknown): string {
