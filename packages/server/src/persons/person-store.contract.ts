@@ -7,7 +7,7 @@ import { personUuid } from "./person-uuid.ts";
 /** A store over a fresh database, and the things of other features that it reads. */
 export interface PersonStoreFixture {
   readonly store: PersonStore;
-  /** Another store on the same database, as another process would open it. */
+  /** The store of another process on the same database; the same store where there can be none. */
   readonly secondStore: PersonStore;
   /** The project ids told to `onGroupTypeAdded`, in order. */
   readonly groupTypeNotices: readonly number[];
@@ -159,6 +159,7 @@ export function personStoreContract(open: () => Promise<PersonStoreFixture>): vo
 
     test("ids and values that no UTF-8 can hold are stored with replacement characters", async () => {
       const broken = "a\0b\ud800";
+      expect(await personFacts({ distinctId: broken })).toBeNull();
       await apply({ distinctId: broken, properties: { $set: { name: "x\0\ud800" } } });
       await apply({ distinctId: broken, properties: { $set: { again: true } } });
       expect(await store.personByDistinctId(projectId, broken)).toMatchObject({

@@ -1,5 +1,5 @@
 import { cleanText } from "@hedgerow/core/events/clean-json";
-import type { StoredFacts, StoredPersonFacts } from "@hedgerow/core/flags/evaluation-request";
+import type { StoredPersonFacts } from "@hedgerow/core/flags/evaluation-request";
 import type { JsonObject } from "@hedgerow/core/json";
 import { type Kysely, type RawBuilder, sql } from "kysely";
 import type { FactsQuery } from "../../persons/person-store.ts";
@@ -10,7 +10,7 @@ import type { Schema } from "./schema.ts";
 /** Reads the stored facts of flag requests: one statement for each request. */
 export function createFactsReader(
   reads: Kysely<Schema>,
-): (query: FactsQuery) => Promise<StoredFacts> {
+): (query: FactsQuery) => Promise<FoundFacts> {
   // One prepared statement for each combination of parts that was ever asked for.
   const prepared = new Map<string, ReturnType<typeof prepareQuery<FactRow>>>();
 
@@ -31,11 +31,29 @@ export function createFactsReader(
       values[`groupType${index}`] = cleanText(name);
       values[`groupKey${index}`] = cleanText(query.groups[name] ?? "");
     }
-    return decodeFacts(await run(values), parts.wantsPerson);
+    return decodeFacts(await run(values), query);
   };
 }
 
-const NOTHING: StoredFacts = { person: null, groups: {} };
+/** True when a query asks for anything about its person. */
+export function asksForPerson(query: FactsQuery): boolean {
+  return query.person || query.staticCohorts || query.hashKeyOverrides;
+}
+
+/** What a query found. */
+export interface FoundFacts {
+  readonly person: FoundPerson | null;
+  readonly groups: Readonly<Record<string, JsonObject>>;
+}
+
+export interface FoundPerson extends StoredPersonFacts {
+  readonly id: number;
+  /** Length of the properties' JSON text. */
+  readonly textLength: number;
+  readonly hashKeyOverrides: ReadonlyMap<string, string>;
+}
+
+const NOTHING: FoundFacts = { person: null, groups: {} };
 const MAX_PREPARED_GROUPS = 5;
 
 interface Parts {
@@ -57,7 +75,7 @@ function partsOf(query: FactsQuery): Parts {
       : "of-both-ids";
   return {
     name: `${query.person} ${query.staticCohorts} ${overrides} ${groupNames.length}`,
-    wantsPerson: query.person || query.staticCohorts || query.hashKeyOverrides,
+    wantsPerson: asksForPerson(query),
     properties: query.person,
     cohorts: query.staticCohorts,
     overrides,
@@ -88,7 +106,7 @@ function factsQuery(parts: Parts, bind: Bind): RawBuilder<FactRow> {
   const selects: RawBuilder<unknown>[] = [];
   if (parts.wantsPerson) {
     selects.push(sql`
-      select ${sql.lit(PERSON)} as "kind", p.created_at as "number", cast(null as text) as "key",
+      select ${sql.lit(PERSON)} as "kind", p.created_at as "number", cast(p.id as text) as "key",
         ${parts.properties ? sql`p.properties` : sql`cast(null as text)`} as "value"
       ${personOf("id")}`);
   }
@@ -122,8 +140,8 @@ function factsQuery(parts: Parts, bind: Bind): RawBuilder<FactRow> {
   return sql<FactRow>`${sql.join(selects, sql` union all `)}`;
 }
 
-function decodeFacts(rows: readonly FactRow[], wantsPerson: boolean): StoredFacts {
-  let person: { createdAt: Date; properties: JsonObject } | undefined;
+function decodeFacts(rows: readonly FactRow[], query: FactsQuery): FoundFacts {
+  let person: Pick<FoundPerson, "id" | "textLength" | "createdAt" | "properties"> | undefined;
   const staticCohortIds = new Set<number>();
   const overrides = new Map<string, string>();
   const anonymousOverrides: [string, string][] = [];
@@ -132,8 +150,10 @@ function decodeFacts(rows: readonly FactRow[], wantsPerson: boolean): StoredFact
     switch (kind) {
       case PERSON:
         person = {
+          id: Number(key),
           createdAt: decodeInstant(number ?? 0),
           properties: value === null ? {} : decodeJson(value),
+          textLength: value?.length ?? 0,
         };
         break;
       case COHORT:
@@ -154,10 +174,21 @@ function decodeFacts(rows: readonly FactRow[], wantsPerson: boolean): StoredFact
     if (!overrides.has(flagKey)) overrides.set(flagKey, hashKey);
   }
   return {
-    person:
-      wantsPerson && person
-        ? ({ ...person, staticCohortIds, hashKeyOverrides: overrides } satisfies StoredPersonFacts)
-        : null,
-    groups: Object.fromEntries(groups),
+    person: person ? { ...person, staticCohortIds, hashKeyOverrides: overrides } : null,
+    groups: groupsByAskedName(query, groups),
   };
+}
+
+/** Under the names as they were asked for, which may hold what is stored as a replacement. */
+function groupsByAskedName(
+  query: FactsQuery,
+  found: readonly (readonly [string, JsonObject])[],
+): Readonly<Record<string, JsonObject>> {
+  const byName = new Map(found);
+  return Object.fromEntries(
+    Object.keys(query.groups).flatMap((name) => {
+      const properties = byName.get(cleanText(name));
+      return properties ? [[name, properties] as const] : [];
+    }),
+  );
 }

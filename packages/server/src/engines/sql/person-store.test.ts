@@ -26,9 +26,10 @@ async function openFixture(open: OpenDatabase): Promise<PersonStoreFixture> {
       reportFault: () => {},
     });
   const { newProject } = await projectsAndUsers(database);
+  const store = newStore();
   return {
-    store: newStore(),
-    secondStore: newStore(),
+    store,
+    secondStore: database.capabilities.isExclusive ? store : newStore(),
     groupTypeNotices,
     continuityFlagKeys,
     newProject: () => newProject(),

@@ -5,7 +5,8 @@ import type { PersonStore } from "../../persons/person-store.ts";
 import { applyToPersons } from "./apply-to-persons.ts";
 import { inChunks } from "./chunks.ts";
 import { decodeBoolean, decodeInstant, decodeJson } from "./codec.ts";
-import { createFactsReader } from "./person-facts.ts";
+import { createPlainFacts, createRememberingFacts } from "./facts-reader.ts";
+import { asksForPerson } from "./person-facts.ts";
 import { lockPersons } from "./person-lock.ts";
 import type { Schema } from "./schema.ts";
 import type { SqlDatabase } from "./sql-database.ts";
@@ -21,20 +22,24 @@ export interface PersonStoreOptions {
   readonly reportFault: (error: unknown, context: string) => void;
 }
 
-/** {@link PersonStore} on SQL. */
-export function createPersonStore(database: SqlDatabase, options: PersonStoreOptions): PersonStore {
-  const { reads, writes } = database;
-  const readFacts = createFactsReader(reads);
+/**
+ * {@link PersonStore} on SQL. Of a database that no other process writes it remembers persons: there
+ * must be one store only.
+ */
+export function createPersonStore(
+  { reads, writes, capabilities }: SqlDatabase,
+  options: PersonStoreOptions,
+): PersonStore {
+  const facts = capabilities.isExclusive ? createRememberingFacts(reads) : createPlainFacts(reads);
 
   return {
     async factsFor(query) {
       try {
-        return await readFacts(query);
+        return await facts.read(query);
       } catch (error) {
         options.reportFault(error, "stored facts of a flag request could not be read");
         return {
-          person:
-            query.person || query.staticCohorts || query.hashKeyOverrides ? "unavailable" : null,
+          person: asksForPerson(query) ? "unavailable" : null,
           groups: Object.keys(query.groups).length > 0 ? "unavailable" : {},
         };
       }
@@ -52,6 +57,7 @@ export function createPersonStore(database: SqlDatabase, options: PersonStoreOpt
       const { outcomes, changes } = await writes
         .transaction()
         .execute((transaction) => applyToPersons(transaction, updated, continuityFlagKeys));
+      for (const change of changes) facts.forget(change);
       for (const { projectId, hasNewGroupTypes } of changes) {
         if (hasNewGroupTypes) options.onGroupTypeAdded(projectId);
       }
@@ -70,7 +76,7 @@ export function createPersonStore(database: SqlDatabase, options: PersonStoreOpt
           .where("distinct_id", "in", ids)
           .execute();
       if ((await personIds(reads)).length === 0) return;
-      await writes.transaction().execute(async (transaction) => {
+      const changed = await writes.transaction().execute(async (transaction) => {
         await lockPersons(transaction);
         const persons = (await personIds(transaction)).map((row) => row.person_id);
         const rows = persons.flatMap((personId) =>
@@ -87,7 +93,9 @@ export function createPersonStore(database: SqlDatabase, options: PersonStoreOpt
             .onConflict((conflict) => conflict.columns(["person_id", "flag_key"]).doNothing())
             .execute();
         }
+        return persons;
       });
+      facts.forget({ projectId, personIds: changed, distinctIds: [] });
     },
 
     async personByDistinctId(projectId, distinctId) {

@@ -26,6 +26,7 @@ export async function openPostgres(url: string, schema = "public"): Promise<SqlD
       identity: (column) => column.primaryKey().generatedByDefaultAsIdentity(),
       isUniqueViolation: (error) =>
         error instanceof Error && "code" in error && error.code === "23505",
+      isExclusive: false,
     },
     close: () => kysely.destroy(),
   };

@@ -19,4 +19,6 @@ export interface SqlCapabilities {
   readonly identity: (column: ColumnDefinitionBuilder) => ColumnDefinitionBuilder;
   /** True when a failed insert broke a uniqueness rule of the given table columns. */
   readonly isUniqueViolation: (error: unknown) => boolean;
+  /** True when no other process writes while this one is open, so that what was read may be remembered. */
+  readonly isExclusive: boolean;
 }

@@ -1,4 +1,4 @@
-import { Kysely, SqliteDialect } from "kysely";
+import { Kysely, type SqliteDatabase, SqliteDialect, type SqliteStatement } from "kysely";
 import Database from "libsql";
 import { migrate } from "./migrate.ts";
 import type { Schema } from "./schema.ts";
@@ -15,7 +15,9 @@ export async function openSqlite(path: string): Promise<SqlDatabase> {
     connection.exec("pragma synchronous = full");
     connection.exec("pragma foreign_keys = on");
     connection.exec("pragma busy_timeout = 5000");
-    return new Kysely<Schema>({ dialect: new SqliteDialect({ database: connection }) });
+    return new Kysely<Schema>({
+      dialect: new SqliteDialect({ database: keepStatements(connection) }),
+    });
   };
   const writes = open();
   const database: SqlDatabase = {
@@ -25,6 +27,7 @@ export async function openSqlite(path: string): Promise<SqlDatabase> {
       identity: (column) => column.primaryKey().autoIncrement(),
       isUniqueViolation: (error) =>
         error instanceof Error && /UNIQUE constraint failed/.test(error.message),
+      isExclusive: true,
     },
     close: () => writes.destroy(),
   };
@@ -36,6 +39,41 @@ export async function openSqlite(path: string): Promise<SqlDatabase> {
     close: async () => {
       await reads.destroy();
       await writes.destroy();
+    },
+  };
+}
+
+/** Statements kept for each connection, and the longest text that is worth keeping. */
+const MAX_KEPT_STATEMENTS = 300;
+const MAX_KEPT_LENGTH = 4000;
+
+/**
+ * The connection with its latest statements kept prepared: preparing one costs more than it takes to
+ * run a point look-up.
+ */
+function keepStatements(connection: SqliteDatabase): SqliteDatabase {
+  // In order of use, the longest unused first.
+  const kept = new Map<string, SqliteStatement>();
+  return {
+    close: () => {
+      kept.clear();
+      connection.close();
+    },
+    prepare(text) {
+      const known = kept.get(text);
+      if (known) {
+        kept.delete(text);
+        kept.set(text, known);
+        return known;
+      }
+      const statement = connection.prepare(text);
+      if (text.length > MAX_KEPT_LENGTH) return statement;
+      kept.set(text, statement);
+      for (const oldest of kept.keys()) {
+        if (kept.size <= MAX_KEPT_STATEMENTS) break;
+        kept.delete(oldest);
+      }
+      return statement;
     },
   };
 }

@@ -1,0 +1,126 @@
+import { cleanText } from "@hedgerow/core/events/clean-json";
+import type { StoredFacts } from "@hedgerow/core/flags/evaluation-request";
+import type { JsonObject } from "@hedgerow/core/json";
+import type { Kysely } from "kysely";
+import type { FactsQuery } from "../../persons/person-store.ts";
+import { asksForPerson, createFactsReader, type FoundFacts } from "./person-facts.ts";
+import { prepareQuery } from "./prepared-query.ts";
+import { type RememberedPerson, RememberedPersons } from "./remembered-persons.ts";
+import type { Schema } from "./schema.ts";
+
+/** Reads stored facts, and is told what was written. */
+export interface FactsReader {
+  read(query: FactsQuery): Promise<StoredFacts>;
+  /** Call after each commit that wrote persons, before answering for it. */
+  forget: RememberedPersons["forget"];
+}
+
+const NO_PROPERTIES: JsonObject = Object.freeze({});
+const NO_COHORTS: ReadonlySet<number> = new Set();
+const NO_OVERRIDES: ReadonlyMap<string, string> = new Map();
+
+/** A reader that asks the database each time: others may write to it. */
+export function createPlainFacts(reads: Kysely<Schema>): FactsReader {
+  const readFacts = createFactsReader(reads);
+  return { read: async (query) => withoutRowFacts(await readFacts(query)), forget: () => {} };
+}
+
+/**
+ * A reader that remembers persons. Static cohorts and groups are always read. A write that is
+ * committed while a request is being answered from both makes it start again from the database.
+ */
+export function createRememberingFacts(reads: Kysely<Schema>): FactsReader {
+  const persons = new RememberedPersons();
+  const readFacts = createFactsReader(reads);
+  const readCohortIds = prepareQuery<{ cohort_id: number | null }>(reads, (bind) =>
+    reads
+      .selectFrom("persons")
+      .leftJoin("cohort_members", "cohort_members.person_id", "persons.id")
+      .select("cohort_members.cohort_id")
+      .where("persons.id", "=", bind("person")),
+  );
+
+  async function load(
+    { projectId, hashKeyOverrides }: FactsQuery,
+    askedId: string,
+  ): Promise<RememberedPerson | null> {
+    const distinctId = cleanText(askedId);
+    const known = persons.find(projectId, distinctId);
+    if (known === null) return null;
+    if (known && (known.hashKeyOverrides || !hashKeyOverrides)) return known;
+    const { generation } = persons;
+    const found = await readFacts({
+      projectId,
+      distinctId,
+      anonDistinctId: null,
+      person: true,
+      staticCohorts: false,
+      hashKeyOverrides,
+      groups: {},
+    });
+    const person = found.person && {
+      ...found.person,
+      hashKeyOverrides: hashKeyOverrides ? found.person.hashKeyOverrides : null,
+    };
+    persons.remember(projectId, distinctId, { person, generation });
+    return person;
+  }
+
+  return {
+    async read(query) {
+      if (!asksForPerson(query)) return withoutRowFacts(await readFacts(query));
+      const { generation } = persons;
+      const person = await load(query, query.distinctId);
+      const anonymous =
+        query.hashKeyOverrides && person && query.anonDistinctId !== null
+          ? await load(query, query.anonDistinctId)
+          : null;
+      const cohorts =
+        query.staticCohorts && person ? await readCohortIds({ person: person.id }) : undefined;
+      const hasGroups = Object.keys(query.groups).length > 0;
+      const groups = hasGroups ? (await readFacts(groupsOnly(query))).groups : {};
+      // No row at all: the person became part of another a moment ago.
+      const isGone = cohorts?.length === 0;
+      if (isGone || generation !== persons.generation) {
+        return withoutRowFacts(await readFacts(query));
+      }
+      if (!person) return { person: null, groups };
+      return {
+        person: {
+          properties: query.person ? person.properties : NO_PROPERTIES,
+          createdAt: person.createdAt,
+          staticCohortIds: cohorts
+            ? new Set(cohorts.flatMap(({ cohort_id }) => cohort_id ?? []))
+            : NO_COHORTS,
+          hashKeyOverrides: query.hashKeyOverrides
+            ? withAnonymous(
+                person.hashKeyOverrides ?? NO_OVERRIDES,
+                anonymous?.hashKeyOverrides ?? NO_OVERRIDES,
+              )
+            : NO_OVERRIDES,
+        },
+        groups,
+      };
+    },
+
+    forget: (changes) => persons.forget(changes),
+  };
+}
+
+function withoutRowFacts({ person, groups }: FoundFacts): StoredFacts {
+  if (!person) return { person, groups };
+  const { properties, createdAt, staticCohortIds, hashKeyOverrides } = person;
+  return { person: { properties, createdAt, staticCohortIds, hashKeyOverrides }, groups };
+}
+
+function groupsOnly(query: FactsQuery): FactsQuery {
+  return { ...query, person: false, staticCohorts: false, hashKeyOverrides: false };
+}
+
+/** Of two persons, the overrides of the id asked for win (flag-evaluation 16.4). */
+function withAnonymous(
+  overrides: ReadonlyMap<string, string>,
+  anonymous: ReadonlyMap<string, string>,
+): ReadonlyMap<string, string> {
+  return anonymous.size > 0 ? new Map([...anonymous, ...overrides]) : overrides;
+}
