@@ -64,6 +64,14 @@ export function managementApi(
   app.register(async (scope) => {
     const management = scope as App;
     readJsonBodies(management);
+    management.addHook("onRoute", (route) => {
+      if (route.schema?.hide) return;
+      const { access } = (route.config ?? {}) as { access?: Access };
+      if (!access) throw new Error(`${route.url} declares no access`);
+      // The description of the API tells the scope, and the test that walks all routes reads it there.
+      const scopes = access.scope === "any-key" ? [] : [access.scope];
+      route.schema = { ...route.schema, security: [{ personalKey: scopes }] };
+    });
     management.addHook("onRequest", async (request) => {
       const { answersWrongMethod } = request.routeOptions.config as { answersWrongMethod?: true };
       // A body may carry the key, but only where the header does not.
