@@ -1,9 +1,10 @@
+import { validateCohortFilters } from "@hedgerow/core/cohorts/validate-cohort";
 import type { JsonObject } from "@hedgerow/core/json";
 import type { ChangeDefinitions } from "../flags/change-definitions.ts";
 import { referencesOf } from "../flags/definition-references.ts";
 import type { VersionedDefinitions } from "../flags/flag-store.ts";
+import { refuseProblem } from "../flags/refuse-problem.ts";
 import { Refusal } from "../http/errors.ts";
-import { checkCohortFilters } from "./check-cohort-filters.ts";
 import type {
   CohortFields,
   CohortListQuery,
@@ -75,14 +76,14 @@ export function createCohorts({
 
   return {
     async create(projectId, { members, ...draft }, authorId) {
-      const fields: CohortFields = { ...NEW_COHORT, ...draft };
+      const fields = ruledFields({ ...NEW_COHORT, ...draft });
       if (!fields.isStatic && namesAny(members)) {
         throw new Refusal("invalid_input", "Only static cohorts have members of their own.", {
           attr: "is_static",
         });
       }
       return await changeDefinitions(projectId, async ({ definitions }) => {
-        checkCohortFilters(definitions, fields, null);
+        checkRule(definitions, fields, null);
         return await cohortStore.create(projectId, fields, members, {
           authorId,
           now: clock(),
@@ -94,7 +95,7 @@ export function createCohorts({
     async update(projectId, id, change, authorId) {
       return await changeDefinitions(projectId, async ({ definitions }) => {
         const current = await cohort(projectId, id);
-        const fields: CohortFields = { ...current, ...change };
+        const fields = ruledFields({ ...current, ...change });
         if (fields.isStatic !== current.isStatic) {
           throw new Refusal(
             "invalid_input",
@@ -104,13 +105,19 @@ export function createCohorts({
         }
         if (fields.deleted && !current.deleted) refuseNeededCohort(definitions, id);
         if (!fields.deleted && (current.deleted || change.filters)) {
-          checkCohortFilters(definitions, fields, id);
+          checkRule(definitions, fields, id);
         }
-        const outcome = await cohortStore.update(projectId, id, change, {
-          authorId,
-          now: clock(),
-          ifRevision: definitions.revision,
-        });
+        const { filters } = fields;
+        const outcome = await cohortStore.update(
+          projectId,
+          id,
+          { ...change, filters },
+          {
+            authorId,
+            now: clock(),
+            ifRevision: definitions.revision,
+          },
+        );
         if (outcome === "not-found") throw NOT_FOUND();
         return outcome;
       });
@@ -152,6 +159,34 @@ const NEW_COHORT: CohortFields = {
   filters: {},
   deleted: false,
 };
+
+/** Static cohorts have members instead of a rule, whatever rule is sent with them. */
+function ruledFields(fields: CohortFields): CohortFields {
+  return fields.isStatic ? { ...fields, filters: {} } : fields;
+}
+
+function checkRule(
+  definitions: VersionedDefinitions,
+  { filters }: CohortFields,
+  id: number | null,
+): void {
+  const isUsedInFlags = id !== null && isReachedByFlags(definitions, id);
+  refuseProblem(validateCohortFilters(filters, { definitions, id, isUsedInFlags }));
+}
+
+/** Whether some flag names the cohort, or a cohort that leads to it. */
+function isReachedByFlags({ flags, cohorts }: VersionedDefinitions, id: number): boolean {
+  const filtersById = new Map(cohorts.map((cohort) => [cohort.id, cohort.filters]));
+  const reached = new Set<number>();
+  const open = flags.flatMap(({ filters }) => [...referencesOf(filters).cohortIds]);
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    if (next === id) return true;
+    if (reached.has(next)) continue;
+    reached.add(next);
+    open.push(...referencesOf(filtersById.get(next) ?? {}).cohortIds);
+  }
+  return false;
+}
 
 function namesAny({ uuids, distinctIds }: NamedPersons): boolean {
   return uuids.length > 0 || distinctIds.length > 0;

@@ -465,8 +465,8 @@ describe("listing flags", () => {
     expect(pages).toBe(2);
     expect(new Set(keys).size).toBe(101);
     const { body } = await api.send("GET", `${flagsPath}?offset=50&limit=20`);
-    expect(body.next).toBe(`http://localhost:80${flagsPath}?limit=20&offset=70`);
-    expect(body.previous).toBe(`http://localhost:80${flagsPath}?limit=20&offset=30`);
+    expect(body.next).toBe(`http://localhost${flagsPath}?limit=20&offset=70`);
+    expect(body.previous).toBe(`http://localhost${flagsPath}?limit=20&offset=30`);
   });
 
   test("[FM-12] filters and order are read from the query; what means nothing is ignored", async () => {

@@ -35,6 +35,7 @@ const REFUSALS = {
   cohort_does_not_exist: [400, "validation_error"],
   invalid_date: [400, "validation_error"],
   invalid_value: [400, "validation_error"],
+  invalid_operator: [400, "validation_error"],
   missing_distinct_id: [400, "validation_error"],
   malformed_data: [400, "validation_error"],
   // capture
@@ -43,6 +44,11 @@ const REFUSALS = {
 } as const satisfies Record<string, readonly [status: number, type: string]>;
 
 export type RefusalCode = keyof typeof REFUSALS;
+
+/** Whether a text is one of the refusal codes. */
+export function isRefusalCode(text: string): text is RefusalCode {
+  return Object.hasOwn(REFUSALS, text);
+}
 
 /** The four-field error body of every refusal. */
 export interface ErrorBody {

@@ -1,1 +1,0 @@
-export const checkCohortFilters = (f:any,_o:any)=> undefined;
