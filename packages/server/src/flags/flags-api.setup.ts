@@ -32,7 +32,7 @@ export async function openFlagsApi() {
   const database = await openTemporarySqlite();
   const accounts = createAccountStore(database);
   const flagStore = createFlagStore(database);
-  const { newProject, newUser } = await projectsAndUsers(database);
+  const { newProject, newUser, newPerson } = await projectsAndUsers(database);
   const user = await required(accounts, await newUser());
   const clock = { now: new Date("2026-03-01T10:00:00.123Z") };
   const compiledFlags = createCompiledFlags({
@@ -109,6 +109,7 @@ export async function openFlagsApi() {
     accounts,
     compiledFlags,
     newProject,
+    newPerson,
     close: async () => {
       await app.close();
       await database.close();

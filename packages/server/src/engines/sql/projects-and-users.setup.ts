@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { createAccountStore } from "./account-store.ts";
 import type { SqlDatabase } from "./sql-database.ts";
 
-/** Makes the projects and users that records of other features belong to. */
+/** Makes the projects, users and persons that records of other features belong to. */
 export async function projectsAndUsers(database: SqlDatabase) {
   const accounts = createAccountStore(database);
   const now = new Date("2026-01-01T00:00:00Z");
@@ -44,5 +44,32 @@ export async function projectsAndUsers(database: SqlDatabase) {
     if (typeof user === "string") throw new Error(user);
     return user.id;
   };
-  return { newProject, newUser };
+  /** A stored person without properties. */
+  const newPerson = async (projectId: number, distinctIds: readonly string[]) => {
+    const uuid = randomUUID();
+    const { id } = await database.writes
+      .insertInto("persons")
+      .values({
+        project_id: projectId,
+        uuid,
+        properties: "{}",
+        property_times: "{}",
+        created_at: 0,
+        is_identified: 0,
+      })
+      .returning("id")
+      .executeTakeFirstOrThrow();
+    await database.writes
+      .insertInto("person_distinct_ids")
+      .values(
+        distinctIds.map((distinctId) => ({
+          project_id: projectId,
+          distinct_id: distinctId,
+          person_id: id,
+        })),
+      )
+      .execute();
+    return { id, uuid };
+  };
+  return { newProject, newUser, newPerson };
 }
