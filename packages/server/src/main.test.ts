@@ -1,0 +1,252 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+
+let home: string;
+let data: string;
+const running: ChildProcess[] = [];
+
+beforeEach(() => {
+  home = mkdtempSync(join(tmpdir(), "hedgerow-main-"));
+  data = join(home, "data");
+});
+afterEach(async () => {
+  for (const child of running.splice(0)) {
+    if (child.exitCode !== null || child.signalCode !== null) continue;
+    const gone = once(child, "exit");
+    child.kill("SIGKILL");
+    await gone;
+  }
+  rmSync(home, { recursive: true, force: true });
+});
+
+interface Run {
+  readonly child: ChildProcess;
+  readonly out: () => string;
+  readonly err: () => string;
+  /** The exit code, or the name of the signal. */
+  readonly exit: Promise<number | NodeJS.Signals>;
+}
+
+const entry = fileURLToPath(new URL("./main.ts", import.meta.url));
+
+/** The command as a process of its own, from source, without the variables of this one. */
+function hedgerow(args: readonly string[], env: Record<string, string> = {}): Run {
+  const child = spawn(
+    process.execPath,
+    ["--conditions=source", "--import", "tsx", entry, ...args],
+    {
+      cwd: process.cwd(),
+      env: { PATH: process.env.PATH, ...env },
+      stdio: ["ignore", "pipe", "pipe"],
+    },
+  );
+  running.push(child);
+  const text = { out: "", err: "" };
+  child.stdout.on("data", (chunk) => {
+    text.out += chunk;
+  });
+  child.stderr.on("data", (chunk) => {
+    text.err += chunk;
+  });
+  const exit = once(child, "close").then(([code, signal]) => code ?? signal);
+  return { child, out: () => text.out, err: () => text.err, exit };
+}
+
+/** Waits until the service has said that it is ready; answers its address. */
+async function ready(run: Run): Promise<string> {
+  for (;;) {
+    const line = run
+      .out()
+      .split("\n")
+      .find((text) => text.includes('"msg":"ready"'));
+    if (line !== undefined) return JSON.parse(line).url;
+    const ended = await Promise.race([
+      run.exit.then(() => true),
+      once(run.child.stdout ?? process.stdout, "data").then(() => false),
+    ]);
+    if (ended) throw new Error(`the service ended: ${run.err()}${run.out()}`);
+  }
+}
+
+const start = (env: Record<string, string> = {}, ...args: string[]) =>
+  hedgerow(["start", "--port", "0", "--data", data, ...args], env);
+
+describe("hedgerow", () => {
+  test.each([
+    [["help"], /^Hedgerow: .*\n\nUsage: hedgerow <command>/],
+    [[], /HEDGEROW_TRUSTED_PROXIES/],
+    [["start", "-h"], /^Usage: hedgerow start[\s\S]*--port +PORT +.*\(8000\)/],
+    [["--version"], /^\d+\.\d+\.\d+\n$/],
+  ])("[CL-4] %j answers on stdout", async (args, expected) => {
+    const run = hedgerow(args);
+    expect(await run.exit).toBe(0);
+    expect(run.out()).toMatch(expected);
+    expect(run.err()).toBe("");
+  });
+
+  test.each([
+    [
+      ["constructor"],
+      {},
+      'unknown command "constructor" (known are start, keys, doctor, help, version)',
+    ],
+    [["doctor", "--port", "x"], {}, '--port must be a whole number from 0 to 65535, not "x"'],
+    [
+      ["start", "--role", "ingest"],
+      {},
+      "the role ingest needs an event log that processes share; with storage in the data folder one process does everything: start it with --role all",
+    ],
+  ])("[CL-2] [CL-9] %j is refused in one line with exit code 2", async (args, env, message) => {
+    const run = hedgerow(args, env);
+    expect(await run.exit).toBe(2);
+    expect(run.err()).toBe(`hedgerow: ${message}\n`);
+    expect(run.out()).toBe("");
+  });
+
+  test("[CL-21] doctor prints a line per check, or an array, and fails with 1", async () => {
+    writeFileSync(data, "a file");
+    const lines = hedgerow(["doctor", "--data", data]);
+    const array = hedgerow(["doctor", "--json", "--data", data]);
+    expect(await lines.exit).toBe(1);
+    expect(lines.out()).toMatch(/^ok {4}node {11}\d+/);
+    expect(lines.out()).toContain(`fail  data folder    ${data} is no folder\n`);
+    expect(await array.exit).toBe(1);
+    expect(JSON.parse(array.out())[0]).toMatchObject({ check: "node", status: "ok" });
+  });
+});
+
+describe("hedgerow start", () => {
+  test("[CL-5] tells the keys on the first boot only, and the requests it prints work", async () => {
+    const first = start();
+    await ready(first);
+    const told = first.out();
+    const commands = [...told.matchAll(/^ {2}(curl .*)$/gm)].map(([, command = ""]) => command);
+    expect(commands).toHaveLength(3);
+    const [decide, capture, events] = commands as [string, string, string];
+    const answers = JSON.parse(await shell(decide));
+    expect(answers).toMatchObject({ featureFlags: {}, errorsWhileComputingFlags: false });
+    expect(JSON.parse(await shell(capture))).toMatchObject({ status: 1 });
+    const stored = await until(
+      async () => JSON.parse(await shell(events)),
+      ({ results }) => results.length > 0,
+    );
+    expect(stored.results[0]).toMatchObject({ event: "hello", distinct_id: "ada" });
+    first.child.kill("SIGTERM");
+    expect(await first.exit).toBe(0);
+
+    const second = start();
+    await ready(second);
+    expect(second.out()).not.toMatch(/phc_|phx_|Welcome/);
+    second.child.kill("SIGINT");
+    expect(await second.exit).toBe(0);
+    expect(second.out()).toContain('"msg":"stopped"');
+  });
+
+  test("[CL-7] a second process on the same folder is refused, and may follow a killed one", async () => {
+    const first = start();
+    await ready(first);
+    const second = start();
+    expect(await second.exit).toBe(1);
+    expect(second.err()).toMatch(
+      new RegExp(
+        `^hedgerow: the data folder ${data} is in use by another hedgerow \\(process ${first.child.pid} since \\S+\\): .*\\n$`,
+      ),
+    );
+    first.child.kill("SIGKILL");
+    await first.exit;
+    const third = start();
+    await ready(third);
+  });
+
+  test("[CL-9] a port that is taken is said in one line", async () => {
+    const other = createServer().listen(0, "127.0.0.1");
+    await once(other, "listening");
+    const { port } = other.address() as { port: number };
+    const run = hedgerow(["start", "--data", data], { PORT: String(port) });
+    expect(await run.exit).toBe(1);
+    other.close();
+    expect(run.err()).toBe(
+      `hedgerow: 127.0.0.1:${port} is taken by another program: stop that one, or choose another port with --port\n`,
+    );
+    expect(run.out()).toBe("");
+  });
+
+  test("[CL-9] a data folder that is a file, and a bad place database, are said in one line", async () => {
+    const file = join(home, "file");
+    writeFileSync(file, "");
+    const onFile = hedgerow(["start", "--port", "0", "--data", file]);
+    const badPlaces = start({ HEDGEROW_GEOIP_DB: join(home, "absent.mmdb") });
+    for (const run of [onFile, badPlaces]) {
+      expect(await run.exit).toBe(1);
+      expect(run.err()).toMatch(/^hedgerow: cannot start: [^\n]+\n$/);
+    }
+    expect(onFile.err()).toContain(file);
+    expect(badPlaces.err()).toContain("absent.mmdb");
+  });
+
+  test("[CL-10] a key made and revoked beside the running service counts and ends at once", async () => {
+    const service = start();
+    const url = await ready(service);
+    const keys = (...args: string[]) => hedgerow(["keys", ...args, "--data", data]);
+    const made = keys("create", "--label", "beside", "--scopes", "project:read");
+    expect(await made.exit).toBe(0);
+    const headers = { authorization: `Bearer ${made.out().trim()}` };
+    const status = async () => (await fetch(`${url}/api/projects/@current`, { headers })).status;
+    expect(await status()).toBe(200);
+    const [, id = ""] = /^key (\S+)/.exec(made.err()) ?? [];
+    expect(await keys("revoke", id).exit).toBe(0);
+    expect(await status()).toBe(401);
+  });
+
+  test("[CL-8] a second signal stops at once, even while a client holds a request open", async () => {
+    const service = start();
+    const url = await ready(service);
+    const { port } = new URL(url);
+    const slow = spawn(process.execPath, [
+      "--eval",
+      `const s = require("node:net").connect(${port}, "127.0.0.1", () => {
+         s.write("POST /capture HTTP/1.1\\r\\nHost: x\\r\\nContent-Length: 100\\r\\n\\r\\n{");
+         console.log("sent");
+       }); s.on("error", () => {});`,
+    ]);
+    running.push(slow);
+    await once(slow.stdout, "data");
+    // The request has been sent; the service has it once it answers one that came later.
+    await fetch(`${url}/_liveness`);
+    service.child.kill("SIGTERM");
+    await until(
+      async () => service.out(),
+      (text) => text.includes('"msg":"stopping"'),
+    );
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect(service.child.exitCode).toBeNull();
+    service.child.kill("SIGTERM");
+    expect(await service.exit).toBe(143);
+  });
+});
+
+/** Runs a printed command line and answers what it prints. */
+async function shell(command: string): Promise<string> {
+  const child = spawn("sh", ["-c", command], { stdio: ["ignore", "pipe", "inherit"] });
+  let out = "";
+  child.stdout.on("data", (chunk) => {
+    out += chunk;
+  });
+  await once(child, "close");
+  return out;
+}
+
+async function until<T>(look: () => Promise<T>, isEnough: (seen: T) => boolean): Promise<T> {
+  for (let tries = 0; tries < 200; tries++) {
+    const seen = await look();
+    if (isEnough(seen)) return seen;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  throw new Error("what was waited for did not come");
+}
