@@ -32,6 +32,19 @@ describe("places of addresses", () => {
     }
   });
 
+  it("[GE-4] are the same for the same address, however it is written", async () => {
+    const geoIp = await openGeoIp({ path: null, reportFault });
+    const place = await geoIp.lookup("81.2.69.142");
+    for (const address of ["::ffff:81.2.69.142", "::ffff:5102:458e", "81.2.69.142:443"]) {
+      expect(geoIp.lookup(address)).toEqual(place);
+    }
+  });
+
+  it("[GE-4] of private addresses need no database", async () => {
+    const geoIp = await openGeoIp({ path: null, reportFault });
+    expect(geoIp.lookup("192.168.1.1")).toEqual({});
+  });
+
   it("[GE-4] are found at once when the database has been read", async () => {
     const geoIp = await openGeoIp({ path: null, reportFault });
     await geoIp.lookup("8.8.8.8");

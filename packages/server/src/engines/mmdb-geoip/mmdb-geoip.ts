@@ -3,6 +3,7 @@ import { isIP } from "node:net";
 import { dirname, join } from "node:path";
 import { open, type Reader, type Response } from "maxmind";
 import type { GeoIp } from "../../persons/geo-ip.ts";
+import { isPublicAddress, readAddress } from "../../persons/network-address.ts";
 import { placeProperties } from "./place-properties.ts";
 
 type Database = Reader<Response>;
@@ -50,10 +51,10 @@ export async function openGeoIp(options: {
   }
 
   return {
-    lookup(address) {
-      const family = isIP(address);
-      if (family === 0) return {};
-      const file = family === 4 ? files.ipv4 : files.ipv6;
+    lookup(text) {
+      const address = readAddress(text);
+      if (address === null || !isPublicAddress(address)) return {};
+      const file = isIP(address) === 4 ? files.ipv4 : files.ipv6;
       if (file.current) return find(file.current, address);
       return read(file).then((database) => find(database, address));
     },
