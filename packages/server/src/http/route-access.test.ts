@@ -56,7 +56,7 @@ afterAll(async () => {
 
 /** Public routes below `/api`: SDKs read flag definitions there with keys of two kinds. */
 const PUBLIC_BELOW_API =
-  /local_evaluation|early_access_features|web_experiments|surveys|remote_config/;
+  /local_evaluation|early_access_features|web_experiments|surveys|product_tours|remote_config/;
 
 const makeKey = async (body: object): Promise<string> => {
   const answer = await service.app.inject({
