@@ -22,6 +22,7 @@ import { openMetadata } from "./engines/sql/open-metadata.ts";
 import { createPersonStore } from "./engines/sql/person-store.ts";
 import { captureRoutes } from "./events/capture.routes.ts";
 import { eventRoutes } from "./events/events.routes.ts";
+import { countCaptures } from "./events/ingestion-metrics.ts";
 import { createPendingPersons } from "./events/pending-persons.ts";
 import { startWorker } from "./events/worker.ts";
 import { createChangeDefinitions } from "./flags/change-definitions.ts";
@@ -148,6 +149,7 @@ async function compose(
       trustedProxies: config.trustedProxies,
       clock: now,
       newUuid,
+      observer: countCaptures(metrics),
     });
     localEvaluationRoutes(open, {
       authenticateForDefinitions,

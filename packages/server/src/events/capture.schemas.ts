@@ -1,0 +1,34 @@
+import { type Static, Type } from "typebox";
+import type { RejectedEvent } from "./capture.ts";
+
+export const CaptureQuery = Type.Object({
+  compression: Type.Optional(Type.String({ description: "gzip, gzip-js, lz64 or base64." })),
+  beacon: Type.Optional(Type.String({ description: "`1`: the answer is 204 without a body." })),
+  _: Type.Optional(Type.String({ description: "When the client sent it: epoch milliseconds." })),
+  sent_at: Type.Optional(Type.String({ description: "The same." })),
+  data: Type.Optional(Type.String({ description: "The payload of a GET." })),
+  api_key: Type.Optional(Type.String()),
+  token: Type.Optional(Type.String()),
+});
+
+/** What became of a request of which something was taken (decision 14). */
+export const CaptureAnswer = Type.Object({
+  status: Type.Literal(1),
+  rejected: Type.Optional(
+    Type.Array(
+      Type.Object({
+        index: Type.Integer({ description: "Index in the batch as sent." }),
+        uuid: Type.Optional(Type.String({ format: "uuid" })),
+        code: Type.String(),
+        detail: Type.String({ description: "Names the field." }),
+      }),
+      { description: "Events that were not taken; absent when all were." },
+    ),
+  ),
+});
+
+type WireRejected = NonNullable<Static<typeof CaptureAnswer>["rejected"]>[number];
+
+export function wireRejected({ index, uuid, code, detail }: RejectedEvent): WireRejected {
+  return { index, ...(uuid !== undefined && { uuid }), code, detail };
+}
