@@ -62,4 +62,22 @@ describe("PendingPersons", () => {
     ]);
     expect(pending.settled(1, { distinctIds: ["a", "b"] })).toBeUndefined();
   });
+
+  it("[PI-10] makes everybody wait for what a start found unapplied", async () => {
+    const pending = createPendingPersons();
+    pending.catchUpTo(10);
+    const waiting = pending.settled(1, { distinctIds: ["anybody"] });
+    pending.applied(9);
+    expect(await isSettled(waiting)).toBe(false);
+    pending.applied(10);
+    await waiting;
+    expect(pending.settled(1, { distinctIds: ["anybody"] })).toBeUndefined();
+  });
+
+  it("[PI-10] lets nobody wait for ever", async () => {
+    const pending = createPendingPersons({ maxWaitMs: 5 });
+    pending.add([entry(1, { distinctId: "a" })]);
+    await pending.settled(1, { distinctIds: ["a"] });
+    expect(pending.settled(1, { distinctIds: ["a"] })).toBeInstanceOf(Promise);
+  });
 });

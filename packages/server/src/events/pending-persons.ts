@@ -15,11 +15,16 @@ export interface AskedIds {
 export interface PendingPersons {
   /** Notes appended events; call before their capture is answered. */
   add(entries: readonly LoggedEvent[]): void;
+  /**
+   * Everything up to a position may be pending, for any id: what a start finds unapplied in the log.
+   */
+  catchUpTo(position: number): void;
   /** Everything up to a position is applied now. */
   applied(upTo: number): void;
   /**
    * `undefined` when nothing is pending for any of the ids (the usual case: nothing to await), else
-   * a promise that resolves once it is applied.
+   * a promise that resolves once it is applied, or after a while: a store that is down must not
+   * hold up flag requests for ever.
    */
   settled(projectId: number, ids: AskedIds): Promise<void> | undefined;
 }
@@ -29,16 +34,22 @@ interface Waiter {
   readonly resolve: () => void;
 }
 
-/** @param touches what an event changes; events that touch nothing never make anyone wait */
-export function createPendingPersons(
-  touches: (event: LoggedEvent["event"]) => TouchedIds = touchedIds,
-): PendingPersons {
+export interface PendingPersonsOptions {
+  /** What an event changes; events that touch nothing never make anyone wait. */
+  readonly touches?: (event: LoggedEvent["event"]) => TouchedIds;
+  /** Longest wait of one request; 2,000 unless given. */
+  readonly maxWaitMs?: number;
+}
+
+export function createPendingPersons(options: PendingPersonsOptions = {}): PendingPersons {
+  const { touches = touchedIds, maxWaitMs = 2000 } = options;
   /** Position of the last pending event of each id. */
   const positions = new Map<string, number>();
   /** The same as a queue, oldest first: what `applied` takes off. */
   let queue: { readonly key: string; readonly position: number }[] = [];
   let waiters: Waiter[] = [];
   let done = 0;
+  let unknownUpTo = 0;
 
   function note(key: string, position: number): void {
     positions.set(key, position);
@@ -53,6 +64,10 @@ export function createPendingPersons(
         for (const id of distinctIds) note(personKey(event.projectId, id), position);
         if (group) note(groupKey(event.projectId, group.type, group.key), position);
       }
+    },
+
+    catchUpTo(position) {
+      unknownUpTo = Math.max(unknownUpTo, position);
     },
 
     applied(upTo) {
@@ -72,8 +87,8 @@ export function createPendingPersons(
     },
 
     settled(projectId, { distinctIds, groups }) {
-      if (positions.size === 0) return undefined;
-      let position = 0;
+      if (positions.size === 0 && unknownUpTo <= done) return undefined;
+      let position = unknownUpTo;
       for (const id of distinctIds) {
         position = Math.max(position, positions.get(personKey(projectId, id)) ?? 0);
       }
@@ -82,7 +97,18 @@ export function createPendingPersons(
       }
       if (position <= done) return undefined;
       return new Promise((resolve) => {
-        waiters.push({ position, resolve });
+        const timer = setTimeout(() => {
+          waiters = waiters.filter((waiter) => waiter !== waiting);
+          resolve();
+        }, maxWaitMs);
+        const waiting: Waiter = {
+          position,
+          resolve: () => {
+            clearTimeout(timer);
+            resolve();
+          },
+        };
+        waiters.push(waiting);
       });
     },
   };

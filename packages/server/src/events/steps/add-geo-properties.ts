@@ -1,0 +1,31 @@
+import type { CapturedEvent } from "@hedgerow/core/events/event";
+import { type JsonObject, ownValue } from "@hedgerow/core/json";
+import type { GeoIp } from "../../persons/geo-ip.ts";
+import type { Step, StepOutcome } from "./step.ts";
+
+/**
+ * Adds the place of `$ip` as `$geoip_*` properties, unless the event says `$geoip_disable`, as
+ * server-side SDKs do. Properties that the sender gave itself stay (decision 4).
+ */
+export function addGeoProperties(geoIp: GeoIp): Step {
+  return {
+    name: "add geo properties",
+    run(event) {
+      const address = ownValue(event.properties, "$ip");
+      const isDisabled = ownValue(event.properties, "$geoip_disable") === true;
+      if (typeof address !== "string" || isDisabled) return { kind: "keep", event };
+      const place = geoIp.lookup(address);
+      return place instanceof Promise
+        ? place.then((found) => withPlace(event, found))
+        : withPlace(event, place);
+    },
+  };
+}
+
+function withPlace(event: CapturedEvent, place: JsonObject): StepOutcome {
+  const { properties } = event;
+  const added = Object.entries(place).filter(([name]) => !Object.hasOwn(properties, name));
+  if (added.length === 0) return { kind: "keep", event };
+  const extended: JsonObject = { ...properties, ...Object.fromEntries(added) };
+  return { kind: "keep", event: { ...event, properties: extended } };
+}
