@@ -5,8 +5,8 @@ export interface LocalFlag {
   readonly key: string;
   readonly filters: Wire;
   readonly fields?: Wire;
-  /** Only SDKs of 2025 and later decide it as the server does. */
-  readonly newerOnly?: true;
+  /** Who decides it from the definition: every SDK unless given, those of 2025 and later, or none. */
+  readonly decidedBy?: "newer SDKs" | "the server";
 }
 
 const halves = [
@@ -34,7 +34,7 @@ function cohortIs(id: number, operator: "in" | "not_in" = "in"): Wire {
 function perOperator(
   property: string,
   rows: readonly (readonly [operator: string, value: unknown])[],
-  more: Pick<LocalFlag, "newerOnly"> = {},
+  more: Pick<LocalFlag, "decidedBy"> = {},
 ): readonly LocalFlag[] {
   return rows.map(([operator, value], index) => ({
     key: `${property.replace(/\W/g, "")}-${operator}-${index}`,
@@ -43,7 +43,8 @@ function perOperator(
   }));
 }
 
-const newer = { newerOnly: true } as const;
+const newer = { decidedBy: "newer SDKs" } as const;
+const serverOnly = { decidedBy: "the server" } as const;
 
 /**
  * Creates a flag of every kind that SDKs decide locally, with the cohorts and dependencies they
@@ -278,7 +279,7 @@ export async function createLocalFlags(management: Management): Promise<readonly
     {
       key: "held-out",
       filters: variants({ a: 50, b: 50 }, { holdout: { id: 7, exclusion_percentage: 30 } }),
-      ...newer,
+      ...serverOnly,
     },
     {
       key: "early-exit",
@@ -317,7 +318,7 @@ export async function createLocalFlags(management: Management): Promise<readonly
     { key: "needs-no-share", filters: when(dependsOn("share-50", false)), ...newer },
     { key: "needs-any-variant", filters: when(dependsOn("group-variants", true)), ...newer },
     { key: "needs-variant", filters: when(dependsOn("thirds", "b")), ...newer },
-    { key: "needs-holdout", filters: when(dependsOn("held-out", "holdout-7")), ...newer },
+    { key: "needs-holdout", filters: when(dependsOn("held-out", "holdout-7")), ...serverOnly },
     { key: "needs-inactive-off", filters: when(dependsOn("inactive", false)), ...newer },
     { key: "needs-inactive-on", filters: when(dependsOn("inactive", true)), ...newer },
   ];

@@ -81,10 +81,10 @@ export interface ClientOptions {
 
 export interface NodeSdk {
   readonly name: string;
-  /** Before 5.8.7 conditions with a variant of their own were tried first. */
-  readonly keepsConditionOrder: boolean;
-  /** Knows flag dependencies, holdouts, per-condition groups and version operators locally. */
-  readonly evaluatesNewFiltersLocally: boolean;
+  /** Newer SDKs know dependencies, per-condition groups, version operators and the like locally. */
+  readonly era: "newer SDKs" | "older SDKs";
+  /** posthog-node 3 hashes ids as if their characters were bytes: beyond ASCII it is on its own. */
+  readonly hashesOnlyAscii?: true;
   open(options: ClientOptions): NodeClient;
 }
 
@@ -113,8 +113,7 @@ function afterQueueing(): Promise<void> {
 export const NODE_SDKS: readonly NodeSdk[] = [
   {
     name: "posthog-node 5",
-    keepsConditionOrder: true,
-    evaluatesNewFiltersLocally: true,
+    era: "newer SDKs",
     open(options) {
       const client = openCurrentClient(options);
       return Object.assign(client, {
@@ -126,8 +125,7 @@ export const NODE_SDKS: readonly NodeSdk[] = [
   },
   {
     name: "posthog-node 4",
-    keepsConditionOrder: false,
-    evaluatesNewFiltersLocally: false,
+    era: "older SDKs",
     open({ projectKey = PROJECT_KEY, fetch, ...options }) {
       const client = new PostHog4(projectKey, {
         ...patience,
@@ -143,8 +141,8 @@ export const NODE_SDKS: readonly NodeSdk[] = [
   },
   {
     name: "posthog-node 3",
-    keepsConditionOrder: false,
-    evaluatesNewFiltersLocally: false,
+    era: "older SDKs",
+    hashesOnlyAscii: true,
     open({ projectKey = PROJECT_KEY, fetch, ...options }) {
       const client = new PostHog3(projectKey, {
         ...patience,

@@ -162,7 +162,8 @@ export function showOutputOnFailure(server: () => ServerUnderTest): void {
   beforeEach(({ onTestFailed }) => {
     const before = server().output().length;
     onTestFailed(() => {
-      console.error(`The server wrote during the failed test:\n${server().output().slice(before)}`);
+      const written = server().output().slice(before);
+      if (written !== "") console.error(`The server wrote during the failed test:\n${written}`);
     });
   });
 }
