@@ -1,0 +1,113 @@
+import { compileFlags } from "@hedgerow/core/flags/compile-flags";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createFlagStore } from "../engines/sql/flag-store.ts";
+import { projectsAndUsers } from "../engines/sql/projects-and-users.setup.ts";
+import { describeEachSqlEngine, openTemporarySqlite } from "../engines/sql/sql-engines.contract.ts";
+import { createChangeDefinitions } from "./change-definitions.ts";
+import { createCompiledFlags } from "./compiled-flags.ts";
+import type { FlagStore } from "./flag-store.ts";
+import { createFlags, type Flags } from "./flags.ts";
+
+/** One process's use cases over a store that others share. */
+const processOn = (flagStore: FlagStore) => {
+  const compiledFlags = createCompiledFlags({
+    flagStore,
+    compile: (definitions) => compileFlags(definitions),
+    reportFault: (error) => {
+      throw error;
+    },
+  });
+  const changeDefinitions = createChangeDefinitions(compiledFlags);
+  const flags = createFlags({ flagStore, changeDefinitions, clock: () => new Date() });
+  return { flags, changeDefinitions };
+};
+
+const dependsOn = (key: string) => ({
+  groups: [{ properties: [{ key, type: "flag", operator: "flag_evaluates_to", value: true }] }],
+});
+
+describeEachSqlEngine("[FM-05] changes by several processes", (open) => {
+  let flagStore: FlagStore;
+  let newProject: () => Promise<number>;
+  let author: number;
+  let close: () => Promise<void>;
+  let processes: Flags[];
+
+  beforeAll(async () => {
+    const database = await open();
+    flagStore = createFlagStore(database);
+    const made = await projectsAndUsers(database);
+    newProject = made.newProject;
+    author = await made.newUser();
+    close = () => database.close();
+    processes = [1, 2].map(() => processOn(flagStore).flags);
+  });
+  afterAll(() => close());
+
+  test("simultaneous writers all succeed, each on the definitions the other left", async () => {
+    const projectId = await newProject();
+    const [a, b] = processes as [Flags, Flags];
+    await Promise.all(
+      Array.from({ length: 6 }, (_, n) =>
+        (n % 2 === 0 ? a : b).create(projectId, { key: `k${n}` }, author),
+      ),
+    );
+    const { flags, revision } = await flagStore.definitions(projectId);
+    expect(flags.map(({ key }) => key).toSorted()).toEqual(["k0", "k1", "k2", "k3", "k4", "k5"]);
+    expect(revision).toBe(6);
+  });
+
+  test("two changes that are each sound but together a cycle do not both pass", async () => {
+    const projectId = await newProject();
+    const [a, b] = processes as [Flags, Flags];
+    const x = await a.create(projectId, { key: "x" }, author);
+    const y = await a.create(projectId, { key: "y" }, author);
+    const options = { authorId: author, keepsFiltersWithoutGroups: true };
+    const outcomes = await Promise.allSettled([
+      a.update(projectId, x.id, { filters: dependsOn("y") }, options),
+      b.update(projectId, y.id, { filters: dependsOn("x") }, options),
+    ]);
+    expect(outcomes.map(({ status }) => status).toSorted()).toEqual(["fulfilled", "rejected"]);
+  });
+
+  test("of two flags of one key created at once one is refused", async () => {
+    const projectId = await newProject();
+    const outcomes = await Promise.allSettled(
+      processes.map((flags) => flags.create(projectId, { key: "same" }, author)),
+    );
+    expect(outcomes.map(({ status }) => status).toSorted()).toEqual(["fulfilled", "rejected"]);
+    expect(outcomes.find(({ status }) => status === "rejected")).toMatchObject({
+      reason: { code: "unique", attr: "key" },
+    });
+  });
+});
+
+describe("a change", () => {
+  test("that always meets a newer revision is given up with a conflict", async () => {
+    const database = await openTemporarySqlite();
+    const { newProject } = await projectsAndUsers(database);
+    const { changeDefinitions } = processOn(createFlagStore(database));
+    let attempts = 0;
+    const change = changeDefinitions(await newProject(), async () => {
+      attempts++;
+      return "stale" as const;
+    });
+    await expect(change).rejects.toMatchObject({ code: "conflict", status: 409 });
+    expect(attempts).toBeGreaterThan(1);
+    await database.close();
+  });
+
+  test("that fails does not hold up the next one", async () => {
+    const database = await openTemporarySqlite();
+    const { newProject } = await projectsAndUsers(database);
+    const { changeDefinitions } = processOn(createFlagStore(database));
+    const projectId = await newProject();
+    const failing = changeDefinitions(projectId, async () => {
+      throw new Error("refused");
+    });
+    const next = changeDefinitions(projectId, async ({ revision }) => revision);
+    await expect(failing).rejects.toThrow("refused");
+    expect(await next).toBe(0);
+    await database.close();
+  });
+});
