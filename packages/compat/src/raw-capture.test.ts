@@ -242,7 +242,8 @@ describe("persons and groups", () => {
       properties: { $anon_distinct_id: visitor },
     });
     expect(await isGold(user)).toBe(true);
-    // An identified person is not given away to another one.
+    // An identified person is not given away to another one that is known already.
+    await capture({ distinct_id: other });
     await capture({
       event: "$identify",
       distinct_id: other,
