@@ -22,7 +22,7 @@ import { openMetadata } from "./engines/sql/open-metadata.ts";
 import { createPersonStore } from "./engines/sql/person-store.ts";
 import { captureRoutes } from "./events/capture.routes.ts";
 import { eventRoutes } from "./events/events.routes.ts";
-import { countCaptures } from "./events/ingestion-metrics.ts";
+import { countCaptures, countPreparations, showPositions } from "./events/ingestion-metrics.ts";
 import { createPendingPersons } from "./events/pending-persons.ts";
 import { startWorker } from "./events/worker.ts";
 import { createChangeDefinitions } from "./flags/change-definitions.ts";
@@ -86,8 +86,6 @@ async function compose(
   const cohortStore = createCohortStore(database);
   const events = await openDuckDbEvents(paths.events);
   opened.push(() => events.close());
-  const log = await openEmbeddedLog(paths.eventLog, { after: await events.position() });
-  opened.push(() => log.close());
   const geoIp = await openGeoIp({ path: config.geoIpDatabase, reportFault });
   const backtracking = createBacktrackingRegex();
 
@@ -122,13 +120,29 @@ async function compose(
   const projects = createProjectsByToken({ accounts, now: Date.now });
   const { authenticate, authenticateForDefinitions } = createAuthentication({ accounts, now });
 
-  // From the log to the stores
-  const pendingPersons = createPendingPersons();
-  const worker = await startWorker({ log, persons, events, geoIp, pendingPersons, logger, now });
-  opened.push(() => worker.close());
-
   const metrics = new Registry();
   collectDefaultMetrics({ register: metrics });
+
+  // From the log to the stores
+  const log = await openEmbeddedLog(paths.eventLog, {
+    after: Math.max(await persons.position(), await events.position()),
+  });
+  opened.push(() => log.close());
+  const pendingPersons = createPendingPersons();
+  const worker = await startWorker({
+    log,
+    persons,
+    events,
+    geoIp,
+    pendingPersons,
+    logger,
+    observer: countPreparations(metrics),
+  });
+  opened.push(() => worker.close());
+  showPositions(metrics, async () => {
+    const { persons, store } = worker.progress();
+    return { captured: await log.end(), persons, stored: store };
+  });
 
   const app = createApp({ logger });
   publicApi(app, (open) => {
@@ -175,7 +189,8 @@ async function compose(
         await refreshFlags(project.id);
       },
       hasEvents: async (projectId) =>
-        (await events.events({ projectId, limit: 1, offset: 0, order: "newest-first" })).length > 0,
+        (await events.events({ projectId, limit: 1, offset: 0, order: "newest-first" })).events
+          .length > 0,
       groupTypes: (projectId) => persons.groupTypes(projectId),
     });
     flagRoutes(management, {
@@ -186,7 +201,7 @@ async function compose(
       cohorts: createCohorts({ cohortStore, changeDefinitions, clock: now }),
       accounts,
     });
-    eventRoutes(management, { events, log, persons });
+    eventRoutes(management, { events, log, persons, clock: now, backtracking });
   });
 
   return {

@@ -47,14 +47,23 @@ export interface StoredEvent {
   readonly receivedAt: Date;
 }
 
+/** Events that a query found, in its order. */
+export interface EventPage {
+  readonly events: readonly StoredEvent[];
+  /** True when more events match beyond these. */
+  readonly hasMore: boolean;
+}
+
 /** A condition on properties, with what lets a store skip events without reading them. */
 export interface PropertyCondition {
   /** Properties without which an event cannot match. */
   readonly requiredNames: readonly string[];
+  /** May throw to end a search that takes too long. */
   matches(properties: JsonObject): boolean;
 }
 
-export interface EventQuery {
+/** Which events, by what every store keeps in columns. */
+export interface EventFilter {
   readonly projectId: number;
   readonly event?: string;
   readonly distinctId?: string;
@@ -65,6 +74,9 @@ export interface EventQuery {
   readonly after?: Date;
   /** Exclusive. */
   readonly before?: Date;
+}
+
+export interface EventQuery extends EventFilter {
   readonly properties?: PropertyCondition;
   readonly limit: number;
   readonly offset: number;
@@ -87,7 +99,14 @@ export interface EventStore {
   /** Waits until the position has reached one; answers false when that takes longer. */
   reached(position: number, timeoutMs: number): Promise<boolean>;
 
-  events(query: EventQuery): Promise<readonly StoredEvent[]>;
+  /**
+   * Finds events. A page of very large events ends before its limit, so that reading them never
+   * takes more than some tens of megabytes; it has at least one event where any matches.
+   */
+  events(query: EventQuery): Promise<EventPage>;
+
+  /** How many events match; not by properties, since every text would have to be read. */
+  count(filter: EventFilter): Promise<number>;
 
   /** Oldest first. */
   deadLetters(limit: number): Promise<readonly DeadLetter[]>;

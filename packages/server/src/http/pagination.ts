@@ -60,6 +60,29 @@ export function listAnswer<Item>(
   };
 }
 
+/** Wire schema of an answer of {@link openListAnswer}. */
+export function OpenListOf<Item extends TSchema>(item: Item) {
+  const count = Type.Union([Type.Integer(), Type.Null()]);
+  return Type.Object({ ...ListOf(item).properties, count });
+}
+
+/**
+ * {@link listAnswer} for lists that may be too long to be counted (`count` is `null` then) and whose
+ * pages may end before their limit.
+ */
+export function openListAnswer<Item>(
+  request: FastifyRequest,
+  { limit, offset }: Page,
+  { count, hasMore, results }: { count: number | null; hasMore: boolean; results: Item[] },
+) {
+  return {
+    count,
+    next: hasMore ? link(request, limit, offset + results.length) : null,
+    previous: offset > 0 ? link(request, limit, offset - limit) : null,
+    results,
+  };
+}
+
 function link(request: FastifyRequest, limit: number, offset: number): string {
   const url = new URL(request.originalUrl, `${request.protocol}://${request.host}`);
   url.searchParams.set("limit", String(limit));

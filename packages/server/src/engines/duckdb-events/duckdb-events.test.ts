@@ -26,7 +26,7 @@ describeEventStore("EventStore on DuckDB", async () => {
 });
 
 describe("openDuckDbEvents", () => {
-  it("[PI-22] learns the uuids of stored events again when the index is lost", async () => {
+  it("[ES-3] learns the uuids of stored events again when the index is lost", async () => {
     const { path, remove } = temporaryFolder();
     const uuid = crypto.randomUUID();
     const batch = (position: number) => ({
@@ -48,7 +48,7 @@ describe("openDuckDbEvents", () => {
 
 describe("survivors", () => {
   const merge = (from: string, into: string, projectId = 1) => ({ projectId, from, into });
-  it("[PI-25] leads every merged person to the last survivor", () => {
+  it("[ES-6] leads every merged person to the last survivor", () => {
     expect(
       survivors([
         merge(PERSON_A, PERSON_B),
@@ -58,7 +58,7 @@ describe("survivors", () => {
     ).toEqual([merge(PERSON_A, PERSON_C), merge(PERSON_B, PERSON_C), merge(PERSON_A, PERSON_C, 2)]);
   });
 
-  it("[PI-25] never closes a ring", () => {
+  it("[ES-6] never closes a ring", () => {
     expect(survivors([merge(PERSON_A, PERSON_B), merge(PERSON_B, PERSON_A)])).toEqual([
       merge(PERSON_B, PERSON_A),
     ]);

@@ -1,21 +1,10 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
-import {
-  type DuckDBAppender,
-  type DuckDBConnection,
-  DuckDBInstance,
-  DuckDBTimestampValue,
-  type DuckDBValue,
-} from "@duckdb/node-api";
+import { type DuckDBAppender, type DuckDBConnection, DuckDBInstance } from "@duckdb/node-api";
 import { decodeEvent, encodeEvent } from "@hedgerow/core/events/event-codec";
-import { type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
-import type {
-  EventBatch,
-  EventQuery,
-  EventRow,
-  EventStore,
-  StoredEvent,
-} from "../../events/event-store.ts";
+import { type Json, ownValue } from "@hedgerow/core/json";
+import type { EventBatch, EventRow, EventStore } from "../../events/event-store.ts";
 import { timestampOf, uuidValueOf } from "./duckdb-values.ts";
+import { countEvents, findEvents } from "./find-events.ts";
 import { createMergeTables, saveMerges } from "./person-merges.ts";
 import { openUuidIndex, type UuidIndex } from "./uuid-index.ts";
 
@@ -39,6 +28,8 @@ const COLUMNS = [
   "client_timestamp timestamp",
   "received_at timestamp not null",
   "properties varchar not null",
+  // Length in UTF-16 units: tells how much a reader would take on, without reading it.
+  "properties_length integer not null",
   "feature_flag varchar",
   "feature_flag_response varchar",
   "session_id varchar",
@@ -52,8 +43,6 @@ const GROUP_COLUMNS = 5;
 
 /** Rows appended without letting other work run in between: a few milliseconds. */
 const ROWS_PER_TURN = 250;
-/** Events read at a time while looking for ones whose properties match. */
-const SCAN_PAGE = 1000;
 
 /**
  * Events in a DuckDB file, with a small index of uuids beside it (`<path>.uuids`). An index inside
@@ -83,9 +72,12 @@ export async function openDuckDbEvents(
   async function insert({ rows, merges, deadLetters, end }: EventBatch): Promise<number> {
     if (end <= stored) return 0;
     const fresh = rows.filter(({ position }) => position > stored);
-    const won = await uuids.claim(
-      fresh.map(({ position, event: { projectId, uuid } }) => ({ projectId, uuid, position })),
-    );
+    const claims = fresh.map(({ position, event: { projectId, uuid } }) => ({
+      projectId,
+      uuid,
+      position,
+    }));
+    const won = claims.length === 0 ? [] : await uuids.claim(claims);
     const kept = fresh.filter((_, index) => won[index] === 1);
     await writer.run("begin transaction");
     try {
@@ -124,6 +116,16 @@ export async function openDuckDbEvents(
     }
   }
 
+  /** A query by uuid as one by position; `undefined` when no event has the uuid. */
+  async function searchOf<Query extends { projectId: number; uuid?: string }>({
+    uuid,
+    ...query
+  }: Query) {
+    if (uuid === undefined) return query;
+    const position = await uuids.find(query.projectId, uuid);
+    return position === undefined ? undefined : { ...query, position };
+  }
+
   return {
     async insert(batch) {
       const run = inserting.then(() => insert(batch));
@@ -149,7 +151,17 @@ export async function openDuckDbEvents(
       });
     },
 
-    events: (query) => withConnection((connection) => findEvents(connection, query)),
+    async events(query) {
+      const search = await searchOf(query);
+      if (search === undefined) return { events: [], hasMore: false };
+      return withConnection((connection) => findEvents(connection, search));
+    },
+
+    async count(query) {
+      const search = await searchOf(query);
+      if (search === undefined) return 0;
+      return withConnection((connection) => countEvents(connection, search));
+    },
 
     deadLetters: (limit) =>
       withConnection(async (connection) => {
@@ -233,7 +245,9 @@ function appendRow(appender: DuckDBAppender, row: EventRow): void {
   if (event.clientTimestamp) appender.appendTimestamp(timestampOf(event.clientTimestamp));
   else appender.appendNull();
   appender.appendTimestamp(timestampOf(event.receivedAt));
-  appender.appendVarchar(JSON.stringify(properties));
+  const text = JSON.stringify(properties);
+  appender.appendVarchar(text);
+  appender.appendInteger(text.length);
   appendText(appender, columnText(ownValue(properties, "$feature_flag")));
   appendText(appender, columnText(ownValue(properties, "$feature_flag_response")));
   appendText(appender, columnText(ownValue(properties, "$session_id")));
@@ -252,108 +266,4 @@ function appendText(appender: DuckDBAppender, text: string | null): void {
 function columnText(value: Json | undefined): string | null {
   if (value === undefined || value === null) return null;
   return typeof value === "string" ? value : JSON.stringify(value);
-}
-
-/** Reads matching events page by page, until enough of them have the right properties. */
-async function findEvents(
-  connection: DuckDBConnection,
-  query: EventQuery,
-): Promise<readonly StoredEvent[]> {
-  const { properties, limit, offset } = query;
-  if (!properties) return (await readPage(connection, query, { limit, offset })).map(toStoredEvent);
-  const found: StoredEvent[] = [];
-  let toSkip = offset;
-  let cursor: Cursor | undefined;
-  for (;;) {
-    const page = await readPage(connection, query, { limit: SCAN_PAGE, offset: 0, cursor });
-    for (const row of page) {
-      const event = toStoredEvent(row);
-      if (!properties.matches(event.properties)) continue;
-      if (toSkip > 0) toSkip--;
-      else if (found.push(event) === limit) return found;
-    }
-    const last = page.at(-1);
-    if (!last || page.length < SCAN_PAGE) return found;
-    cursor = { timestampMicros: last.timestampMicros, position: last.position };
-  }
-}
-
-interface Cursor {
-  readonly timestampMicros: bigint;
-  readonly position: bigint;
-}
-
-interface Row extends Cursor {
-  readonly uuid: string;
-  readonly event: string;
-  readonly distinctId: string;
-  readonly personId: string;
-  readonly properties: string;
-  readonly receivedMicros: bigint;
-}
-
-async function readPage(
-  connection: DuckDBConnection,
-  query: EventQuery,
-  page: { limit: number; offset: number; cursor?: Cursor | undefined },
-): Promise<readonly Row[]> {
-  const values: DuckDBValue[] = [];
-  const bind = (value: DuckDBValue) => `$${values.push(value)}`;
-  const conditions = [`e.project_id = ${bind(query.projectId)}`];
-  const isNewestFirst = query.order === "newest-first";
-  if (query.event !== undefined) conditions.push(`e.event = ${bind(query.event)}`);
-  if (query.distinctId !== undefined) conditions.push(`e.distinct_id = ${bind(query.distinctId)}`);
-  if (query.uuid !== undefined) conditions.push(`e.uuid = ${bind(query.uuid)}::uuid`);
-  if (query.personId !== undefined) {
-    const person = `${bind(query.personId)}::uuid`;
-    conditions.push(`coalesce(m.into_id, e.person_id) = ${person}`);
-  }
-  if (query.after) conditions.push(`e.timestamp > ${bind(timestampOf(query.after))}`);
-  if (query.before) conditions.push(`e.timestamp < ${bind(timestampOf(query.before))}`);
-  for (const name of query.properties?.requiredNames ?? []) {
-    // Stored texts are written by JSON.stringify, so a name occurs in exactly this spelling.
-    conditions.push(`contains(e.properties, ${bind(`${JSON.stringify(name)}:`)})`);
-  }
-  if (page.cursor) {
-    const time = bind(new DuckDBTimestampValue(page.cursor.timestampMicros));
-    const position = bind(page.cursor.position);
-    const beyond = isNewestFirst ? "<" : ">";
-    conditions.push(`(e.timestamp, e.position) ${beyond} (${time}, ${position})`);
-  }
-  const direction = isNewestFirst ? "desc" : "asc";
-  const result = await connection.runAndReadAll(
-    `select e.uuid::varchar, e.event, e.distinct_id, coalesce(m.into_id, e.person_id)::varchar,
-        e.properties, epoch_us(e.timestamp), epoch_us(e.received_at), e.position
-      from events e
-      left join person_merges m on m.project_id = e.project_id and m.from_id = e.person_id
-      where ${conditions.join(" and ")}
-      order by e.timestamp ${direction}, e.position ${direction}
-      limit ${bind(page.limit)} offset ${bind(page.offset)}`,
-    values,
-  );
-  return result.getRows().map(
-    ([uuid, event, distinctId, personId, properties, timestampMicros, receivedMicros, position]) =>
-      ({
-        uuid,
-        event,
-        distinctId,
-        personId,
-        properties,
-        timestampMicros,
-        receivedMicros,
-        position,
-      }) as Row,
-  );
-}
-
-function toStoredEvent(row: Row): StoredEvent {
-  return {
-    uuid: row.uuid,
-    event: row.event,
-    distinctId: row.distinctId,
-    personId: row.personId,
-    properties: JSON.parse(row.properties) as JsonObject,
-    timestamp: new Date(Number(row.timestampMicros / 1000n)),
-    receivedAt: new Date(Number(row.receivedMicros / 1000n)),
-  };
 }

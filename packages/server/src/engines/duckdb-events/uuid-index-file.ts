@@ -8,10 +8,15 @@ export interface Claims {
   readonly uuids: Uint8Array;
 }
 
-export interface ToUuidIndexThread {
-  readonly id: number;
-  readonly claims: Claims;
-}
+export type ToUuidIndexThread =
+  | { readonly kind: "claim"; readonly id: number; readonly claims: Claims }
+  | {
+      readonly kind: "find";
+      readonly id: number;
+      readonly projectId: number;
+      readonly uuid: Uint8Array;
+    }
+  | { readonly kind: "close" };
 
 export type FromUuidIndexThread =
   | { readonly kind: "opened"; readonly end: number }
@@ -22,6 +27,7 @@ export type FromUuidIndexThread =
       readonly won: Uint8Array;
       readonly end: number;
     }
+  | { readonly kind: "found"; readonly id: number; readonly position: number | undefined }
   | { readonly kind: "failed"; readonly id: number; readonly reason: string };
 
 /** Which position has which uuid of which project, on disk. Synchronous. */
@@ -30,6 +36,8 @@ export interface UuidIndexFile {
   readonly end: number;
   /** 1 for each position that has its uuid, else 0. */
   claim(claims: Claims): Uint8Array;
+  /** The position that has a uuid. */
+  find(projectId: number, uuid: Uint8Array): number | undefined;
   close(): void;
 }
 
@@ -57,11 +65,15 @@ export function openUuidIndexFile(path: string): UuidIndexFile {
   const [row] = database.prepare("select end from progress").all() as { end: number }[];
   let end = row?.end ?? 0;
 
+  function ownerOf(projectId: number, uuid: Uint8Array): number | undefined {
+    const [owner] = find.all(projectId, uuid) as { position: number }[];
+    return owner?.position;
+  }
+
   function claimOne(projectId: number, uuid: Uint8Array, position: number): boolean {
     if (insert.run(projectId, uuid, position).changes === 1) return true;
     // Claimed before by the same position: the store did not get as far, and tries again.
-    const [owner] = find.all(projectId, uuid) as { position: number }[];
-    return owner?.position === position;
+    return ownerOf(projectId, uuid) === position;
   }
 
   return {
@@ -88,6 +100,7 @@ export function openUuidIndexFile(path: string): UuidIndexFile {
       end = last;
       return won;
     },
+    find: (projectId, uuid) => ownerOf(projectId, Buffer.from(uuid)),
     close: () => database.close(),
   };
 }

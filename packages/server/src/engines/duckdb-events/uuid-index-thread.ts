@@ -13,16 +13,18 @@ const answer = (message: FromUuidIndexThread) => port.postMessage(message);
 const file = openUuidIndexFile(workerData as string);
 answer({ kind: "opened", end: file.end });
 
-port.on("message", (message: ToUuidIndexThread | "close") => {
-  if (message === "close") {
+port.on("message", (message: ToUuidIndexThread) => {
+  if (message.kind === "close") {
     file.close();
     port.close();
     return;
   }
-  const { id, claims } = message;
+  const { id } = message;
   try {
-    const won = file.claim(claims);
-    answer({ kind: "claimed", id, won, end: file.end });
+    if (message.kind === "claim") {
+      const won = file.claim(message.claims);
+      answer({ kind: "claimed", id, won, end: file.end });
+    } else answer({ kind: "found", id, position: file.find(message.projectId, message.uuid) });
   } catch (error) {
     answer({ kind: "failed", id, reason: error instanceof Error ? error.message : String(error) });
   }

@@ -19,11 +19,15 @@ export interface UuidIndex {
   readonly end: number;
   /** Durable when it resolves; tells for each claim, in order, whether its position has the uuid. */
   claim(claims: readonly Claim[]): Promise<Uint8Array>;
+  /** The position that has a uuid; its event may not be stored yet. */
+  find(projectId: number, uuid: string): Promise<number | undefined>;
   close(): Promise<void>;
 }
 
+type Answer = Exclude<FromUuidIndexThread, { kind: "opened" | "failed" }>;
+
 interface Call {
-  readonly resolve: (won: Uint8Array) => void;
+  readonly resolve: (answer: Answer) => void;
   readonly reject: (error: Error) => void;
 }
 
@@ -49,10 +53,9 @@ export async function openUuidIndex(path: string): Promise<UuidIndex> {
       }
       const call = calls.get(message.id);
       calls.delete(message.id);
-      if (message.kind === "claimed") {
-        end = Math.max(end, message.end);
-        call?.resolve(message.won);
-      } else call?.reject(new Error(`uuids cannot be claimed: ${message.reason}`));
+      if (message.kind === "failed") {
+        call?.reject(new Error(`the uuid index failed: ${message.reason}`));
+      } else call?.resolve(message);
     });
     thread.on("error", (error) => {
       fail(error);
@@ -61,23 +64,36 @@ export async function openUuidIndex(path: string): Promise<UuidIndex> {
     thread.on("exit", () => fail(new Error("the thread of the uuid index ended")));
   });
 
+  function ask(messageOf: (id: number) => ToUuidIndexThread): Promise<Answer> {
+    if (failure) return Promise.reject(failure);
+    return new Promise((resolve, reject) => {
+      lastId++;
+      calls.set(lastId, { resolve, reject });
+      thread.postMessage(messageOf(lastId));
+    });
+  }
+
   return {
     get end() {
       return end;
     },
-    claim(claims) {
-      if (failure) return Promise.reject(failure);
-      return new Promise((resolve, reject) => {
-        lastId++;
-        calls.set(lastId, { resolve, reject });
-        const message: ToUuidIndexThread = { id: lastId, claims: pack(claims) };
-        thread.postMessage(message);
-      });
+    async claim(claims) {
+      const packed = pack(claims);
+      const answer = await ask((id) => ({ kind: "claim", id, claims: packed }));
+      if (answer.kind !== "claimed") throw new Error("the uuid index answered something else");
+      end = Math.max(end, answer.end);
+      return answer.won;
+    },
+    async find(projectId, uuid) {
+      const bytes = Buffer.from(uuid.replaceAll("-", ""), "hex");
+      const answer = await ask((id) => ({ kind: "find", id, projectId, uuid: bytes }));
+      if (answer.kind !== "found") throw new Error("the uuid index answered something else");
+      return answer.position;
     },
     async close() {
       if (failure) return;
       const exited = new Promise((resolve) => thread.once("exit", resolve));
-      thread.postMessage("close");
+      thread.postMessage({ kind: "close" } satisfies ToUuidIndexThread);
       await exited;
     },
   };

@@ -1,0 +1,224 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { type DuckDBConnection, DuckDBTimestampValue, type DuckDBValue } from "@duckdb/node-api";
+import type { JsonObject } from "@hedgerow/core/json";
+import type { EventPage, EventQuery, StoredEvent } from "../../events/event-store.ts";
+import { timestampOf } from "./duckdb-values.ts";
+
+/** Keys read by the first query of a search by properties; each further one reads four times as many. */
+const FIRST_KEYS = 1000;
+const MOST_KEYS = 64_000;
+/** Events read as a whole at a time. */
+const RUN_EVENTS = 500;
+const RUN_CHARS = 4 * 1024 * 1024;
+/** A page holds no more than this, or one event. */
+const PAGE_CHARS = 16 * 1024 * 1024;
+/** Reading and matching makes room for other work this often. */
+const SLICE_MS = 10;
+
+/** A query; a uuid was looked up and is a position now. */
+export type Search = Omit<EventQuery, "uuid"> & { readonly position?: number };
+
+/** What decides whether an event matches, short of its properties and the page. */
+export type Filter = Pick<
+  Search,
+  "projectId" | "position" | "event" | "distinctId" | "personId" | "after" | "before"
+>;
+
+/** Where an event stands in the order of a query, and how much text it holds. */
+interface Key {
+  readonly position: number;
+  readonly timestampMs: number;
+  readonly length: number;
+}
+
+/**
+ * Reads the few narrow columns that decide which events come, and in which order, first; then the
+ * events themselves in short runs. Sorting whole events would need memory for all of their texts.
+ */
+export async function findEvents(connection: DuckDBConnection, search: Search): Promise<EventPage> {
+  const { properties, limit } = search;
+  const found: StoredEvent[] = [];
+  let chars = 0;
+  let toSkip = properties ? search.offset : 0;
+  for await (const { event, length } of candidates(connection, search)) {
+    if (properties && !properties.matches(event.properties)) continue;
+    if (toSkip > 0) {
+      toSkip--;
+      continue;
+    }
+    const isFull = found.length > 0 && chars + length > PAGE_CHARS;
+    if (found.length === limit || isFull) return { events: found, hasMore: true };
+    found.push(event);
+    chars += length;
+  }
+  return { events: found, hasMore: false };
+}
+
+/** Events in order that match everything but, perhaps, the properties. */
+async function* candidates(connection: DuckDBConnection, search: Search) {
+  let turnStartedMs = performance.now();
+  for await (const run of runsOf(connection, search)) {
+    const rows = await readRows(connection, search, run);
+    for (const { position, length } of run) {
+      const row = rows.get(position);
+      if (row === undefined) continue;
+      if (performance.now() - turnStartedMs > SLICE_MS) {
+        await nextTurn();
+        turnStartedMs = performance.now();
+      }
+      yield { event: toStoredEvent(row), length };
+    }
+  }
+}
+
+/** The keys of a search, in runs short enough to read their events at once. */
+async function* runsOf(connection: DuckDBConnection, search: Search) {
+  const { properties, limit, offset } = search;
+  if (!properties) {
+    yield* split(await readKeys(connection, search, { count: limit + 1, offset }));
+    return;
+  }
+  let after: Key | undefined;
+  for (let count = FIRST_KEYS; ; count = Math.min(4 * count, MOST_KEYS)) {
+    const keys: readonly Key[] = await readKeys(connection, search, { count, offset: 0, after });
+    yield* split(keys);
+    after = keys.at(-1);
+    if (keys.length < count) return;
+  }
+}
+
+function* split(keys: readonly Key[]) {
+  let run: Key[] = [];
+  let chars = 0;
+  for (const key of keys) {
+    if (run.length > 0 && (run.length === RUN_EVENTS || chars + key.length > RUN_CHARS)) {
+      yield run;
+      run = [];
+      chars = 0;
+    }
+    run.push(key);
+    chars += key.length;
+  }
+  if (run.length > 0) yield run;
+}
+
+async function readKeys(
+  connection: DuckDBConnection,
+  search: Search,
+  page: { readonly count: number; readonly offset: number; readonly after?: Key | undefined },
+): Promise<readonly Key[]> {
+  const values: DuckDBValue[] = [];
+  const bind = (value: DuckDBValue) => `$${values.push(value)}`;
+  const conditions = conditionsOf(search, bind);
+  const isNewestFirst = search.order === "newest-first";
+  if (page.after) {
+    const { timestampMs, position } = page.after;
+    const time = bind(new DuckDBTimestampValue(BigInt(timestampMs) * 1000n));
+    const beyond = isNewestFirst ? "<" : ">";
+    conditions.push(`e.timestamp ${beyond}= ${time}`);
+    conditions.push(`(e.timestamp ${beyond} ${time} or e.position ${beyond} ${position})`);
+  }
+  const direction = isNewestFirst ? "desc" : "asc";
+  const result = await connection.runAndReadAll(
+    `select e.position::double, epoch_ms(e.timestamp)::double, e.properties_length
+      from ${tableOf(search)}
+      where ${conditions.join(" and ")}
+      order by e.timestamp ${direction}, e.position ${direction}
+      limit ${bind(page.count)} offset ${bind(page.offset)}`,
+    values,
+  );
+  return result
+    .getRows()
+    .map(([position, timestampMs, length]) => ({ position, timestampMs, length }) as Key);
+}
+
+/** How many events match a filter. */
+export async function countEvents(connection: DuckDBConnection, filter: Filter): Promise<number> {
+  const values: DuckDBValue[] = [];
+  const conditions = conditionsOf(filter, (value) => `$${values.push(value)}`);
+  const result = await connection.runAndReadAll(
+    `select count(*)::double from ${tableOf(filter)} where ${conditions.join(" and ")}`,
+    values,
+  );
+  return Number(result.getRows()[0]?.[0] ?? 0);
+}
+
+function conditionsOf(filter: Filter, bind: (value: DuckDBValue) => string): string[] {
+  const conditions = [`e.project_id = ${bind(filter.projectId)}`];
+  if (filter.position !== undefined) conditions.push(`e.position = ${filter.position}`);
+  if (filter.event !== undefined) conditions.push(`e.event = ${bind(filter.event)}`);
+  if (filter.distinctId !== undefined) {
+    conditions.push(`e.distinct_id = ${bind(filter.distinctId)}`);
+  }
+  if (filter.personId !== undefined) {
+    const person = `${bind(filter.personId)}::uuid`;
+    conditions.push(`coalesce(m.into_id, e.person_id) = ${person}`);
+  }
+  if (filter.after) conditions.push(`e.timestamp > ${bind(timestampOf(filter.after))}`);
+  if (filter.before) conditions.push(`e.timestamp < ${bind(timestampOf(filter.before))}`);
+  return conditions;
+}
+
+function tableOf({ personId }: Filter): string {
+  return personId === undefined ? "events e" : `events e ${MERGES}`;
+}
+
+const MERGES =
+  "left join person_merges m on m.project_id = e.project_id and m.from_id = e.person_id";
+
+interface Row {
+  readonly uuid: string;
+  readonly event: string;
+  readonly distinctId: string;
+  readonly personId: string;
+  readonly properties: string;
+  readonly timestampMs: number;
+  readonly receivedMs: number;
+}
+
+/** The events of a run by position, but for those that lack a required property. */
+async function readRows(
+  connection: DuckDBConnection,
+  { projectId, properties }: Search,
+  run: readonly Key[],
+): Promise<ReadonlyMap<number, Row>> {
+  const positions = run.map(({ position }) => position);
+  const values: DuckDBValue[] = [projectId];
+  const conditions = [
+    "e.project_id = $1",
+    // The bounds let whole blocks of the table be skipped.
+    `e.position between ${Math.min(...positions)} and ${Math.max(...positions)}`,
+    `e.position in (${positions.join()})`,
+  ];
+  for (const name of properties?.requiredNames ?? []) {
+    // Stored texts are written by JSON.stringify, so a name occurs in exactly this spelling.
+    conditions.push(`contains(e.properties, $${values.push(`${JSON.stringify(name)}:`)})`);
+  }
+  const result = await connection.runAndReadAll(
+    `select e.position::double, e.uuid::varchar, e.event, e.distinct_id,
+        coalesce(m.into_id, e.person_id)::varchar, e.properties,
+        epoch_ms(e.timestamp)::double, epoch_ms(e.received_at)::double
+      from events e ${MERGES}
+      where ${conditions.join(" and ")}`,
+    values,
+  );
+  return new Map(
+    result.getRows().map(([position, ...fields]) => {
+      const [uuid, event, distinctId, personId, properties, timestampMs, receivedMs] = fields;
+      const row = { uuid, event, distinctId, personId, properties, timestampMs, receivedMs } as Row;
+      return [position as number, row];
+    }),
+  );
+}
+
+function toStoredEvent(row: Row): StoredEvent {
+  return {
+    uuid: row.uuid,
+    event: row.event,
+    distinctId: row.distinctId,
+    personId: row.personId,
+    properties: JSON.parse(row.properties) as JsonObject,
+    timestamp: new Date(row.timestampMs),
+    receivedAt: new Date(row.receivedMs),
+  };
+}

@@ -1,0 +1,219 @@
+import { cleanText } from "@hedgerow/core/events/clean-json";
+import { readEpochMs, readMoment } from "@hedgerow/core/events/event-time";
+import type { Operator } from "@hedgerow/core/flags/match-property";
+import { validateComparison } from "@hedgerow/core/flags/validate-comparison";
+import { isJsonObject, type Json, ownValue } from "@hedgerow/core/json";
+import { type Static, Type } from "typebox";
+import { Refusal } from "../http/errors.ts";
+import { type Page, PageQuery } from "../http/pagination.ts";
+import { parseStrictJson } from "../http/parse-json.ts";
+import { wireInstant } from "../http/wire-instant.ts";
+import type { Person } from "../persons/person-store.ts";
+import type { EventQuery } from "./event-store.ts";
+import type { EventOfPerson } from "./events.ts";
+import { compilePropertySearch, type PropertyFilter, type SearchTools } from "./property-search.ts";
+
+const AnyObject = Type.Record(Type.String(), Type.Unknown());
+
+const EventPerson = Type.Object({
+  id: Type.Integer(),
+  uuid: Type.String(),
+  distinct_ids: Type.Array(Type.String(), {
+    description: "The id of the event and up to nine others.",
+  }),
+  properties: AnyObject,
+  created_at: Type.String(),
+  is_identified: Type.Boolean(),
+});
+
+/** A stored event on the wire: PostHog's fields, and when it was received. */
+export const Event = Type.Object({
+  id: Type.String(),
+  uuid: Type.String(),
+  distinct_id: Type.String(),
+  properties: AnyObject,
+  event: Type.String(),
+  timestamp: Type.String(),
+  received_at: Type.String(),
+  person: Type.Union([EventPerson, Type.Null()]),
+  elements: Type.Array(Type.Unknown()),
+  elements_chain: Type.String(),
+});
+
+/** Distinct ids shown with an event: some persons have thousands. */
+const MAX_DISTINCT_IDS = 10;
+
+export function wireEvent({ event, person }: EventOfPerson): Static<typeof Event> {
+  return {
+    id: event.uuid,
+    uuid: event.uuid,
+    distinct_id: event.distinctId,
+    properties: event.properties,
+    event: event.event,
+    timestamp: wireInstant(event.timestamp),
+    received_at: wireInstant(event.receivedAt),
+    person: person && wirePerson(person, event.distinctId),
+    elements: [],
+    elements_chain: "",
+  };
+}
+
+function wirePerson(person: Person, distinctId: string): Static<typeof EventPerson> {
+  const others = person.distinctIds.filter((id) => id !== distinctId);
+  return {
+    id: person.id,
+    uuid: person.uuid,
+    distinct_ids: [distinctId, ...others.slice(0, MAX_DISTINCT_IDS - 1)],
+    properties: person.properties,
+    created_at: wireInstant(person.createdAt),
+    is_identified: person.isIdentified,
+  };
+}
+
+const instant = (which: string) =>
+  Type.Optional(Type.String({ description: `Only events ${which} this time (ISO 8601).` }));
+
+/** Query parameters of the list of events. */
+export const EventListParameters = Type.Object({
+  ...PageQuery,
+  event: Type.Optional(Type.String({ description: "Name of the event." })),
+  distinct_id: Type.Optional(Type.String({ description: "Only events of this distinct id." })),
+  person_id: Type.Optional(
+    Type.String({ description: "Only events of the person with this UUID." }),
+  ),
+  after: instant("after"),
+  before: instant("before"),
+  properties: Type.Optional(
+    Type.String({
+      description:
+        'JSON list of conditions that must all hold, such as `[{"key":"plan","operator":"exact","value":"pro"}]`; operators are those of flags.',
+    }),
+  ),
+  orderBy: Type.Optional(
+    Type.String({
+      description: '`["-timestamp"]` (newest first, the default) or `["timestamp"]`.',
+    }),
+  ),
+});
+
+/** Reads the parameters of a list; whatever cannot be understood is refused by name. */
+export function eventQueryOf(
+  parameters: unknown,
+  { projectId, page, tools }: { projectId: number; page: Page; tools: SearchTools },
+): EventQuery {
+  const query = parameters as Record<string, unknown>;
+  /** The last of repeated parameters counts; an empty one is none. */
+  const text = (name: string): string | undefined => {
+    const last = [query[name]].flat().at(-1);
+    return typeof last === "string" && last !== "" ? cleanText(last) : undefined;
+  };
+  const personId = uuidOf(text("person_id"), "person_id");
+  const filters = propertyFiltersOf(text("properties"), tools.timeZone);
+  return withoutUndefined({
+    projectId,
+    event: text("event"),
+    distinctId: text("distinct_id"),
+    personId,
+    after: instantOf(text("after"), "after"),
+    before: instantOf(text("before"), "before"),
+    properties: filters.length === 0 ? undefined : compilePropertySearch(filters, tools),
+    limit: page.limit,
+    offset: page.offset,
+    order: orderOf(text("orderBy"), "orderBy") ?? orderOf(text("order"), "order") ?? "newest-first",
+  });
+}
+
+type Present<Fields> = { [Name in keyof Fields]: Exclude<Fields[Name], undefined> };
+
+function withoutUndefined<Fields extends object>(fields: Fields): Present<Fields> {
+  const present = Object.entries(fields).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(present) as Present<Fields>;
+}
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+
+/** The uuid in a path; whatever cannot be one is an unknown event (404). */
+export function pathUuidOf(parameters: unknown): string {
+  const { uuid } = parameters as { uuid?: string };
+  if (uuid === undefined || !UUID.test(uuid)) throw new Refusal("not_found", "Not found.");
+  return uuid.toLowerCase();
+}
+
+function uuidOf(text: string | undefined, attr: string): string | undefined {
+  if (text === undefined) return undefined;
+  if (!UUID.test(text)) throw new Refusal("invalid_input", "Must be a valid UUID.", { attr });
+  return text.toLowerCase();
+}
+
+function instantOf(text: string | undefined, attr: string): Date | undefined {
+  if (text === undefined) return undefined;
+  // A plus sign that was not escaped arrives as a blank.
+  const written = text.replace(/(:\d{2}(?:\.\d+)?) (\d{2}:?\d{2})$/, "$1+$2");
+  const moment = readMoment(written) ?? readEpochMs(text);
+  if (moment) return moment;
+  throw new Refusal(
+    "invalid_input",
+    "Datetime has wrong format. Use one of these formats instead: YYYY-MM-DDThh:mm[:ss[.uuuuuu]][+HH:MM|-HH:MM|Z].",
+    { attr },
+  );
+}
+
+function orderOf(text: string | undefined, attr: string): EventQuery["order"] | undefined {
+  if (text === undefined) return undefined;
+  const value = text.trimStart().startsWith("[") ? readJson(text, attr) : text;
+  const written = Array.isArray(value) && value.length === 1 ? (value[0] as Json) : value;
+  if (Array.isArray(value) && value.length === 0) return undefined;
+  switch (typeof written === "string" ? written.trim().toLowerCase() : "") {
+    case "timestamp":
+    case "timestamp asc":
+      return "oldest-first";
+    case "-timestamp":
+    case "timestamp desc":
+      return "newest-first";
+    default:
+      throw new Refusal("invalid_input", "Events can be ordered by timestamp and by -timestamp.", {
+        attr,
+      });
+  }
+}
+
+const MAX_FILTERS = 100;
+
+function propertyFiltersOf(text: string | undefined, timeZone: string): readonly PropertyFilter[] {
+  if (text === undefined) return [];
+  const list = readJson(text, "properties");
+  if (!Array.isArray(list)) throw badProperties("Expected a list of property filters.");
+  if (list.length > MAX_FILTERS) throw badProperties(`More than ${MAX_FILTERS} property filters.`);
+  return (list as readonly Json[]).map((filter, index) =>
+    propertyFilterOf(filter, timeZone, `Filter ${index}: `),
+  );
+}
+
+function propertyFilterOf(filter: Json, timeZone: string, where: string): PropertyFilter {
+  if (!isJsonObject(filter)) throw badProperties(`${where}expected an object.`);
+  const key = ownValue(filter, "key");
+  if (typeof key !== "string" || key === "") throw badProperties(`${where}a key is required.`);
+  // `feature` is how PostHog's interface calls the `$feature/…` properties of events.
+  const type = ownValue(filter, "type") ?? "event";
+  if (type !== "event" && type !== "feature") {
+    throw badProperties(`${where}only properties of events can be filtered by.`);
+  }
+  const operator = ownValue(filter, "operator") ?? "exact";
+  const value = ownValue(filter, "value");
+  const problem = validateComparison(operator, value, timeZone);
+  if (problem) throw badProperties(`${where}${problem.detail}`);
+  return { key, operator: operator as Operator, value };
+}
+
+function readJson(text: string, attr: string): Json {
+  try {
+    return parseStrictJson(text);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : "unreadable";
+    throw new Refusal("invalid_input", `Not valid JSON: ${reason}`, { attr });
+  }
+}
+
+function badProperties(detail: string): Refusal {
+  return new Refusal("invalid_input", detail, { attr: "properties" });
+}

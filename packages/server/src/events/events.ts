@@ -1,0 +1,74 @@
+import { Refusal } from "../http/errors.ts";
+import type { Person, PersonStore } from "../persons/person-store.ts";
+import type { EventLog } from "./event-log.ts";
+import type { EventPage, EventQuery, EventStore, StoredEvent } from "./event-store.ts";
+
+/** An event together with whom it belongs to now; `null` for ids without a stored person. */
+export interface EventOfPerson {
+  readonly event: StoredEvent;
+  readonly person: Person | null;
+}
+
+export interface FoundEvents {
+  readonly found: readonly EventOfPerson[];
+  readonly hasMore: boolean;
+  /** How many events match in all; `null` when only reading all of them could tell. */
+  readonly count: number | null;
+}
+
+/** Reading stored events. Every event acknowledged before a call is seen by it. */
+export interface Events {
+  find(query: EventQuery): Promise<FoundEvents>;
+  /** Refuses an unknown uuid (404). */
+  event(projectId: number, uuid: string): Promise<EventOfPerson>;
+}
+
+/** Reads answer with what is there after this long, should storing lag behind. */
+const MAX_WAIT_MS = 2000;
+
+export function createEvents({
+  events,
+  log,
+  persons,
+}: {
+  events: Pick<EventStore, "events" | "count" | "reached">;
+  log: Pick<EventLog, "end">;
+  persons: Pick<PersonStore, "personByDistinctId">;
+}): Events {
+  async function count(query: EventQuery, page: EventPage): Promise<number | null> {
+    const last = query.offset + page.events.length;
+    if (!page.hasMore && (page.events.length > 0 || query.offset === 0)) return last;
+    return query.properties ? null : events.count(query);
+  }
+
+  async function find(query: EventQuery): Promise<FoundEvents> {
+    await events.reached(await log.end(), MAX_WAIT_MS);
+    const page = await events.events(query);
+    const personOf = new Map<string, Person | undefined>();
+    for (const { distinctId } of page.events) {
+      if (personOf.has(distinctId)) continue;
+      personOf.set(distinctId, await persons.personByDistinctId(query.projectId, distinctId));
+    }
+    const found = page.events.map((event) => ({
+      event,
+      person: personOf.get(event.distinctId) ?? null,
+    }));
+    return { found, hasMore: page.hasMore, count: await count(query, page) };
+  }
+
+  return {
+    find,
+    async event(projectId, uuid) {
+      const { found } = await find({
+        projectId,
+        uuid,
+        limit: 1,
+        offset: 0,
+        order: "newest-first",
+      });
+      const [only] = found;
+      if (!only) throw new Refusal("not_found", "Not found.");
+      return only;
+    },
+  };
+}
