@@ -149,7 +149,7 @@ export function cohortStoreContract(open: () => Promise<CohortStoreFixture>): vo
       expect(await store.addMembers(elsewhere, cohort.id, nobody, now)).toBeUndefined();
     });
 
-    test("[FM-05] a write decided on earlier definitions is stale and changes nothing", async () => {
+    test("[FM-5] a write decided on earlier definitions is stale and changes nothing", async () => {
       const projectId = await fixture.newProject();
       const fresh = await writing(projectId);
       const { cohort } = await create(projectId);
@@ -182,7 +182,7 @@ export function cohortStoreContract(open: () => Promise<CohortStoreFixture>): vo
   });
 
   describe("members of static cohorts", () => {
-    test("[CO-01] a new cohort has its first members at once, each counted once", async () => {
+    test("[CO-1] a new cohort has its first members at once, each counted once", async () => {
       const projectId = await fixture.newProject();
       const ann = await fixture.newPerson(projectId, ["ann", "ann@work"]);
       const bob = await fixture.newPerson(projectId, ["bob"]);
@@ -199,7 +199,7 @@ export function cohortStoreContract(open: () => Promise<CohortStoreFixture>): vo
       expect(await fixture.cohortIdsOf(bob.id)).toEqual([cohort.id]);
     });
 
-    test("[CO-02] members come and go without a change of definitions", async () => {
+    test("[CO-2] members come and go without a change of definitions", async () => {
       const projectId = await fixture.newProject();
       const ann = await fixture.newPerson(projectId, ["ann"]);
       const bob = await fixture.newPerson(projectId, ["bob"]);

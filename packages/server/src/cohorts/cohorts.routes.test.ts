@@ -91,7 +91,7 @@ const ruleOf = (...leaves: object[]) => ({
 });
 
 describe("cohorts", () => {
-  test("[CO-03] a dynamic cohort answers 201 with its whole record", async () => {
+  test("[CO-3] a dynamic cohort answers 201 with its whole record", async () => {
     const body = await create({ name: "Work", description: "d", filters: ruleOf(leaf), x: 1 });
     expect(body).toEqual({
       id: expect.any(Number),
@@ -124,7 +124,7 @@ describe("cohorts", () => {
     });
   });
 
-  test("[CO-05] the older form, any of several groups, becomes filters", async () => {
+  test("[CO-5] the older form, any of several groups, becomes filters", async () => {
     const groups = [{ properties: [leaf] }, { properties: [{ ...leaf, value: "@home" }] }];
     expect((await create({ name: "Old", groups })).filters).toEqual({
       properties: {
@@ -220,13 +220,13 @@ describe("cohorts", () => {
       "List size exceeds limit",
       "distinct_ids",
     ],
-  ])("[CO-06] %s is refused", async (_title, body, code, detail, attr) => {
+  ])("[CO-6] %s is refused", async (_title, body, code, detail, attr) => {
     expect(await api.send("POST", `${project}/cohorts`, body)).toMatchObject(
       refusal(code, detail, attr),
     );
   });
 
-  test("[CO-06] rules of a form that cannot be read are refused with a reason", async () => {
+  test("[CO-6] rules of a form that cannot be read are refused with a reason", async () => {
     for (const properties of [[], { type: "XOR", values: [] }, { type: "AND", values: [1] }]) {
       const { status, body } = await api.send("POST", `${project}/cohorts`, {
         filters: { properties },
@@ -236,7 +236,7 @@ describe("cohorts", () => {
     }
   });
 
-  test("[CO-06] cohorts do not refer to one another in a loop", async () => {
+  test("[CO-6] cohorts do not refer to one another in a loop", async () => {
     const nesting = (value: number) => ruleOf({ type: "cohort", key: "id", value });
     const first = await create({ name: "First" });
     const second = await create({ name: "Second", filters: nesting(first.id) });
@@ -247,7 +247,7 @@ describe("cohorts", () => {
     }
   });
 
-  test("[CO-09] a cohort that flags reach gets no rule on past behavior", async () => {
+  test("[CO-9] a cohort that flags reach gets no rule on past behavior", async () => {
     const behavior = {
       type: "behavioral",
       key: "bought",
@@ -273,7 +273,7 @@ describe("cohorts", () => {
     expect(unused.cohort_type).toBe("behavioral");
   });
 
-  test("[CO-04] a cohort in use is not deleted, and what uses it is named", async () => {
+  test("[CO-4] a cohort in use is not deleted, and what uses it is named", async () => {
     const cohort = await create({ name: "Used", is_static: true });
     const other = await create({
       name: "Other",
@@ -300,7 +300,7 @@ describe("cohorts", () => {
     );
   });
 
-  test("[CO-07] a cohort stays static or dynamic", async () => {
+  test("[CO-7] a cohort stays static or dynamic", async () => {
     const cohort = await create({ name: "Chosen", is_static: true });
     expect(await send("PATCH", cohort.id, { is_static: true, name: "n" })).toMatchObject({
       status: 200,
@@ -314,7 +314,7 @@ describe("cohorts", () => {
     );
   });
 
-  test("[CO-08] cohorts of other projects and unknown ids are not found", async () => {
+  test("[CO-8] cohorts of other projects and unknown ids are not found", async () => {
     const { id } = await create({ name: "c", is_static: true });
     const elsewhere = `/api/projects/${await api.newProject()}/cohorts`;
     for (const path of [`${elsewhere}/${id}`, `${project}/cohorts/0`, `${project}/cohorts/x`]) {
@@ -334,7 +334,7 @@ describe("members of static cohorts", () => {
   const remove = (id: number, body: object) =>
     send("PATCH", id, body, "/remove_person_from_static_cohort");
 
-  test("[CO-01] a new static cohort works in the very next flag request", async () => {
+  test("[CO-1] a new static cohort works in the very next flag request", async () => {
     await api.newPerson(projectId, ["ann"]);
     const bob = await api.newPerson(projectId, ["bob"]);
     await api.newPerson(projectId, ["eve"]);
@@ -363,7 +363,7 @@ describe("members of static cohorts", () => {
     expect(await valueFor("nobody", "chosen")).toBe(false);
   });
 
-  test("[CO-02] persons come and go, seen by the next flag request", async () => {
+  test("[CO-2] persons come and go, seen by the next flag request", async () => {
     const ann = await api.newPerson(projectId, ["ann", "ann-2"]);
     const cohort = await create({ name: "Chosen", is_static: true });
     await createFlag("chosen", cohort.id);
@@ -384,7 +384,7 @@ describe("members of static cohorts", () => {
     expect(await valueFor("ann", "chosen")).toBe(false);
   });
 
-  test("[CO-02] names that lead nowhere are refused", async () => {
+  test("[CO-2] names that lead nowhere are refused", async () => {
     const ann = await api.newPerson(projectId, ["ann"]);
     const { id } = await create({ name: "Chosen", is_static: true });
     const { id: dynamic } = await create({ name: "Rule" });

@@ -26,7 +26,7 @@ const dependsOn = (key: string) => ({
   groups: [{ properties: [{ key, type: "flag", operator: "flag_evaluates_to", value: true }] }],
 });
 
-describeEachSqlEngine("[FM-05] changes by several processes", (open) => {
+describeEachSqlEngine("[FM-5] changes by several processes", (open) => {
   let flagStore: FlagStore;
   let newProject: () => Promise<number>;
   let author: number;

@@ -104,7 +104,7 @@ describe("getting a project's flags", () => {
 });
 
 describe("taking changes in", () => {
-  test("[FM-06] after a refresh every change committed before it is live", async () => {
+  test("[FM-6] after a refresh every change committed before it is live", async () => {
     const projectId = await newProject();
     const flags = compiledFlags();
     expect(await keysIn(flags, projectId)).toEqual([]);
@@ -137,7 +137,7 @@ describe("taking changes in", () => {
     expect(await flags.refresh(projectId)).toBe(snapshot);
   });
 
-  test("[FM-07] changes of other processes are taken in by a look at the revisions", async () => {
+  test("[FM-7] changes of other processes are taken in by a look at the revisions", async () => {
     const [changed, unchanged, unloaded] = [
       await newProject(),
       await newProject(),

@@ -254,7 +254,7 @@ describe("filters that are taken", () => {
     ).toEqual(kept);
   });
 
-  test("[FM-21] the oldest form becomes one condition, and no filters at all none", async () => {
+  test("[FM-20] the oldest form becomes one condition, and no filters at all none", async () => {
     const properties = [person("exact", "x")];
     expect(await stored({ properties, rollout_percentage: 30 })).toEqual({
       groups: [{ properties, rollout_percentage: 30 }],
@@ -265,7 +265,7 @@ describe("filters that are taken", () => {
     expect(await stored({})).toEqual({ groups: [] });
   });
 
-  test("[FM-22] a dependency sent by key is stored by id", async () => {
+  test("[FM-21] a dependency sent by key is stored by id", async () => {
     expect(await stored(dependsOn("base"))).toEqual(dependsOn(String(base.id)));
   });
 

@@ -144,7 +144,7 @@ export function flagStoreContract(open: () => Promise<FlagStoreFixture>): void {
       expect(Object.hasOwn(created.filters, "__proto__")).toBe(true);
     });
 
-    test("[FM-04] an update changes only the given fields and raises the version by one", async () => {
+    test("[FM-4] an update changes only the given fields and raises the version by one", async () => {
       const projectId = await fixture.newProject();
       const userId = await fixture.newUser();
       const created = await create(projectId, { key: "k", name: "before", tags: ["t"] });
@@ -164,7 +164,7 @@ export function flagStoreContract(open: () => Promise<FlagStoreFixture>): void {
       expect(await store.flag(projectId, created.id)).toEqual(updated);
     });
 
-    test("[FM-01] a key belongs to one live flag of a project", async () => {
+    test("[FM-1] a key belongs to one live flag of a project", async () => {
       const projectId = await fixture.newProject();
       const elsewhere = await fixture.newProject();
       const first = await create(projectId, { key: "taken" });
@@ -180,7 +180,7 @@ export function flagStoreContract(open: () => Promise<FlagStoreFixture>): void {
       expect(await store.flag(projectId, first.id)).toEqual(first);
     });
 
-    test("[FM-02] a deleted flag frees its key and keeps its own record", async () => {
+    test("[FM-2] a deleted flag frees its key and keeps its own record", async () => {
       const projectId = await fixture.newProject();
       const first = await create(projectId, { key: "again" });
       const deleted = await update(first, { deleted: true });
@@ -227,7 +227,7 @@ export function flagStoreContract(open: () => Promise<FlagStoreFixture>): void {
       expect(await store.revisions([projectId])).toEqual(new Map([[projectId, 1]]));
     });
 
-    test("[FM-05] a write decided on earlier definitions is stale and changes nothing", async () => {
+    test("[FM-5] a write decided on earlier definitions is stale and changes nothing", async () => {
       const projectId = await fixture.newProject();
       const fresh = await writing(projectId);
       const flag = await create(projectId, { key: "first" });

@@ -32,7 +32,7 @@ const forEveryone = { groups: [{ properties: [], rollout_percentage: 100 }] };
 describe("creating a flag", () => {
   inNewProject();
 
-  test("[FM-08] a new flag answers 201 with its whole record", async () => {
+  test("[FM-8] a new flag answers 201 with its whole record", async () => {
     const { status, body } = await api.send("POST", flagsPath, { key: "plain" });
     const author = {
       id: api.user.id,
@@ -85,7 +85,7 @@ describe("creating a flag", () => {
     expect(await api.send("GET", `${flagsPath}/${body.id}`)).toMatchObject({ status: 200, body });
   });
 
-  test("[FM-08] every writable field is taken as sent, others are ignored", async () => {
+  test("[FM-8] every writable field is taken as sent, others are ignored", async () => {
     const writable = {
       name: "What it is for ☃",
       key: "all-fields",
@@ -139,7 +139,7 @@ describe("creating a flag", () => {
     expect(flag).not.toHaveProperty("nonsense");
   });
 
-  test("[FM-08] null means the default where a field may be null", async () => {
+  test("[FM-8] null means the default where a field may be null", async () => {
     const flag = await create({
       key: "nulls",
       ensure_experience_continuity: null,
@@ -158,7 +158,7 @@ describe("creating a flag", () => {
     });
   });
 
-  test("[FM-08] keys named like parts of JavaScript are just keys", async () => {
+  test("[FM-8] keys named like parts of JavaScript are just keys", async () => {
     const { body } = await api.send(
       "POST",
       flagsPath,
@@ -169,7 +169,7 @@ describe("creating a flag", () => {
     expect(body.filters.groups[0].properties[0].key).toBe("__proto__");
   });
 
-  test("[FM-20] a single condition on nothing but a rollout is a simple flag", async () => {
+  test("[FM-19] a single condition on nothing but a rollout is a simple flag", async () => {
     const simple = { is_simple_flag: true, rollout_percentage: 12.5 };
     expect(
       await create({ key: "simple", filters: { groups: [{ rollout_percentage: 12.5 }] } }),
@@ -261,7 +261,7 @@ describe("creating a flag", () => {
       "Encrypted payloads are not supported.",
       "has_encrypted_payloads",
     ],
-  ])("[FM-03] %s is refused with the field named", async (_title, body, code, detail, attr) => {
+  ])("[FM-3] %s is refused with the field named", async (_title, body, code, detail, attr) => {
     expect(await api.send("POST", flagsPath, body)).toMatchObject(refusal(code, detail, attr));
   });
 
@@ -271,7 +271,7 @@ describe("creating a flag", () => {
     );
   });
 
-  test("[FM-01] a key in use is refused, also for a renaming, and frees with its flag", async () => {
+  test("[FM-1] a key in use is refused, also for a renaming, and frees with its flag", async () => {
     const taken = refusal("unique", "There is already a feature flag with this key.", "key");
     const first = await create({ key: "taken" });
     const other = await create({ key: "other" });
@@ -292,7 +292,7 @@ describe("creating a flag", () => {
 describe("changing a flag", () => {
   inNewProject();
 
-  test("[FM-04] PATCH changes what it names and raises the version", async () => {
+  test("[FM-4] PATCH changes what it names and raises the version", async () => {
     const flag = await create({ key: "k", name: "before", tags: ["t"], filters: forEveryone });
     api.clock.now = new Date("2026-03-02T00:00:00Z");
     const { status, body } = await patch(flag.id, { name: "after" });
@@ -305,7 +305,7 @@ describe("changing a flag", () => {
     });
   });
 
-  test("[FM-06] a change is live when it is answered", async () => {
+  test("[FM-6] a change is live when it is answered", async () => {
     const flag = await create({ key: "live", filters: forEveryone });
     const keys = async () => [...(await api.compiledFlags.get(projectId)).flagSet.byKey.keys()];
     expect(await keys()).toContain("live");
@@ -317,7 +317,7 @@ describe("changing a flag", () => {
     expect(await keys()).not.toContain("renamed");
   });
 
-  test("[FM-05] simultaneous changes of different fields are all kept", async () => {
+  test("[FM-5] simultaneous changes of different fields are all kept", async () => {
     const flag = await create({ key: "busy" });
     await Promise.all([
       patch(flag.id, { name: "n" }),
@@ -345,7 +345,7 @@ describe("changing a flag", () => {
     );
   });
 
-  test("[FM-09] a flag is deleted by PATCH, hidden from lists, and can be restored", async () => {
+  test("[FM-9] a flag is deleted by PATCH, hidden from lists, and can be restored", async () => {
     const flag = await create({ key: "gone" });
     const path = `${flagsPath}/${flag.id}`;
     expect(await api.send("DELETE", path)).toMatchObject({

@@ -51,14 +51,14 @@ const emailCohort = {
 };
 
 describe("the feed of definitions", () => {
-  test("[LE-01] all three keys are there for a project without any", async () => {
+  test("[LE-1] all three keys are there for a project without any", async () => {
     expect(await definitions()).toMatchObject({
       status: 200,
       body: { flags: [], group_type_mapping: {}, cohorts: {} },
     });
   });
 
-  test("[LE-02] a flag comes in the minimal form, with the time of every change live at once", async () => {
+  test("[LE-2] a flag comes in the minimal form, with the time of every change live at once", async () => {
     const filters = {
       groups: [{ properties: [], rollout_percentage: 40 }],
       payloads: { true: '"on"' },
@@ -94,7 +94,7 @@ describe("the feed of definitions", () => {
     expect(flagKeys((await definitions()).body)).toEqual(["renamed"]);
   });
 
-  test("[LE-03] inactive flags are listed as such; deleted and remote configuration flags are not", async () => {
+  test("[LE-3] inactive flags are listed as such; deleted and remote configuration flags are not", async () => {
     await create("feature_flags", { key: "off", active: false });
     const gone = await create("feature_flags", { key: "gone" });
     await patch(gone.id, { deleted: true });
@@ -104,7 +104,7 @@ describe("the feed of definitions", () => {
     expect(body.flags[0].active).toBe(false);
   });
 
-  test("[LE-04] send_cohorts counts by its presence, whatever its value", async () => {
+  test("[LE-4] send_cohorts counts by its presence, whatever its value", async () => {
     const cohort = await create("cohorts", emailCohort);
     await create("feature_flags", { key: "k", filters: inCohort(cohort.id) });
     const without = (await definitions()).body;
@@ -127,7 +127,7 @@ describe("the feed of definitions", () => {
   });
 
   test.each(["", "&send_cohorts"])(
-    "[LE-05] a static cohort is never sent as a rule, least of all an empty one (%s)",
+    "[LE-5] a static cohort is never sent as a rule, least of all an empty one (%s)",
     async (query) => {
       const cohort = await create("cohorts", { name: "Chosen", is_static: true });
       const empty = await create("cohorts", { name: "Nobody" });
@@ -142,7 +142,7 @@ describe("the feed of definitions", () => {
     },
   );
 
-  test("[LE-06] a condition carries its own group type, null included", async () => {
+  test("[LE-6] a condition carries its own group type, null included", async () => {
     const groups = [
       { properties: [], rollout_percentage: 10 },
       { properties: [], rollout_percentage: 20, aggregation_group_type_index: 0 },
@@ -158,7 +158,7 @@ describe("the feed of definitions", () => {
     expect(body.group_type_mapping).toEqual({ "0": "company" });
   });
 
-  test("[LE-08] a dependency names its flag by key and the flags to evaluate before it", async () => {
+  test("[LE-8] a dependency names its flag by key and the flags to evaluate before it", async () => {
     const base = await create("feature_flags", { key: "base", filters: { groups: [{}] } });
     const dependsOn = (id: number) => ({
       groups: [
@@ -183,7 +183,7 @@ describe("the feed of definitions", () => {
     ]);
   });
 
-  test("[LE-09] flags that SDKs would get wrong are left to the server", async () => {
+  test("[LE-9] flags that SDKs would get wrong are left to the server", async () => {
     const groups = [{ properties: [], rollout_percentage: 100 }];
     await create("feature_flags", { key: "early", filters: { groups, feature_enrollment: true } });
     await create("feature_flags", {
@@ -218,7 +218,7 @@ describe("fetching definitions", () => {
     }
   });
 
-  test("[LE-07] an unchanged feed answers 304 with its tag, a changed one comes anew", async () => {
+  test("[LE-7] an unchanged feed answers 304 with its tag, a changed one comes anew", async () => {
     const flag = await create("feature_flags", { key: "k" });
     const { headers } = await definitions();
     const etag = String(headers.etag);
@@ -233,7 +233,7 @@ describe("fetching definitions", () => {
     expect(changed.headers.etag).not.toBe(etag);
   });
 
-  test("[LE-07] a feed is built once per change and variant", async () => {
+  test("[LE-7] a feed is built once per change and variant", async () => {
     await create("feature_flags", { key: "k" });
     const localDefinitionsOf = createLocalDefinitions();
     const snapshot = await api.compiledFlags.get(projectId);
@@ -285,6 +285,6 @@ test.each([
   ['"b", W/"a"', true],
   ['"b"', false],
   ["a", false],
-])("[LE-07] If-None-Match %s covers the tag a: %s", (header, covered) => {
+])("[LE-7] If-None-Match %s covers the tag a: %s", (header, covered) => {
   expect(coversTag(header, '"a"')).toBe(covered);
 });
