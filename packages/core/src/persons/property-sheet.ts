@@ -37,7 +37,7 @@ export class PropertySheet {
   #setAt: Map<string, number>;
   #setOnceAt: Map<string, number>;
   #removals: number;
-  /** Length of the JSON text of the values. */
+  /** Length of the JSON text of the values without its opening brace. */
   #length: number;
 
   /** `textLength`, where known, is the length of the properties' JSON text; it saves counting. */
@@ -47,8 +47,11 @@ export class PropertySheet {
     this.#setOnceAt = new Map(Object.entries(times.setOnce));
     this.#removals = 0;
     for (const name of this.#setAt.keys()) if (!this.#values.has(name)) this.#removals++;
-    this.#length = textLength ?? 2;
-    if (textLength !== undefined) return;
+    this.#length = 0;
+    if (textLength !== undefined && this.#values.size > 0) {
+      this.#length = textLength - 1;
+      return;
+    }
     for (const [name, value] of this.#values) this.#length += lengthOf(name, value);
   }
 
@@ -67,10 +70,10 @@ export class PropertySheet {
    * {@link MAX_PROPERTIES_LENGTH}; nothing of the event is applied then.
    */
   apply(changes: PropertyChanges, atMs: number): "changed" | "unchanged" | "too-long" {
-    if (this.#length + growthOf(changes) > MAX_PROPERTIES_LENGTH) {
+    if (this.#length + growthOf(changes) >= MAX_PROPERTIES_LENGTH) {
       const trial = this.#copy();
       const outcome = trial.#applyAll(changes, atMs);
-      if (trial.#length > Math.max(MAX_PROPERTIES_LENGTH, this.#length)) return "too-long";
+      if (trial.#length >= Math.max(MAX_PROPERTIES_LENGTH, this.#length + 1)) return "too-long";
       this.#values = trial.#values;
       this.#setAt = trial.#setAt;
       this.#setOnceAt = trial.#setOnceAt;
@@ -94,7 +97,7 @@ export class PropertySheet {
       const at = setAt ?? other.#setOnceAt.get(name) ?? Number.MIN_SAFE_INTEGER;
       const removedAt = this.#setAt.get(name);
       if (removedAt !== undefined && at <= removedAt) continue;
-      if (this.#length + lengthOf(name, value) > MAX_PROPERTIES_LENGTH) {
+      if (this.#length + lengthOf(name, value) >= MAX_PROPERTIES_LENGTH) {
         leftBehind = true;
         continue;
       }

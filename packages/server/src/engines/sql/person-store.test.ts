@@ -1,4 +1,5 @@
 import { describe } from "vitest";
+import { personModelContract } from "../../persons/person-model.contract.ts";
 import {
   brokenPersonStoreContract,
   type PersonStoreFixture,
@@ -10,6 +11,9 @@ import { describeEachSqlEngine, type OpenDatabase } from "./sql-engines.contract
 
 describeEachSqlEngine("PersonStore", (open) => {
   personStoreContract(() => openFixture(open));
+  describe("against a model", () => {
+    personModelContract(() => openFixture(open));
+  });
   describe("whose database fails", () => {
     brokenPersonStoreContract(() => openFixture(open));
   });
