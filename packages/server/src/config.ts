@@ -269,7 +269,7 @@ function isForeign(name: string, value: string): boolean {
   );
 }
 
-const validate = new Ajv({ strict: false })
+const validate = new Ajv({ strict: false, meta: false, validateSchema: false })
   .addFormat("host", (text: string) => isIP(text) !== 0 || isHostName(text))
   .addFormat("network", isNetwork)
   .addFormat("postgres-url", isPostgresUrl)

@@ -14,6 +14,9 @@ export const validatorCompiler: FastifySchemaCompiler<object> = ({ schema, httpP
     strict: false,
     verbose: true,
     validateFormats: false,
+    // The types of our schemas are checked by the compiler; checking them again costs start-up time.
+    meta: false,
+    validateSchema: false,
   }).compile(schema);
   return (value) => {
     if (validate(value)) return { value };
