@@ -109,7 +109,7 @@ export function describeEventLog(title: string, create: () => Promise<Reopenable
       const giveUp = new AbortController();
       const waiting = log.read(0, 10, giveUp.signal);
       giveUp.abort();
-      expect(await waiting).toEqual({ entries: [], end: 0 });
+      expect(await waiting).toEqual({ entries: [], end: 0, chars: 0 });
     });
 
     it("[PI-4] keeps everything over a restart and counts on from there", async () => {

@@ -5,6 +5,8 @@ export interface LogBatch {
   readonly entries: readonly LoggedEvent[];
   /** Position of the last entry. */
   readonly end: number;
+  /** Length of the entries as text: what they cost in memory, roughly. */
+  readonly chars: number;
 }
 
 /**
@@ -21,8 +23,8 @@ export interface EventLog {
   append(events: readonly CapturedEvent[]): Promise<readonly number[]>;
 
   /**
-   * The next events after `after`, at most `limit`; waits until there is at least one or the
-   * signal aborts (then an empty batch).
+   * The next events after `after`, at most `limit`, and fewer where they are large: some megabytes,
+   * but at least one event. Waits until there is one or the signal aborts (then an empty batch).
    */
   read(after: number, limit: number, signal: AbortSignal): Promise<LogBatch>;
 

@@ -1,5 +1,6 @@
-import { Counter, type Registry } from "prom-client";
+import { Counter, Gauge, type Registry } from "prom-client";
 import type { CaptureObserver } from "./capture.ts";
+import type { PreparationObserver } from "./prepare-run.ts";
 
 /** Counts what becomes of events at the door, for whoever operates the process. */
 export function countCaptures(registry: Registry): CaptureObserver {
@@ -26,4 +27,48 @@ export function countCaptures(registry: Registry): CaptureObserver {
     rejected: (code) => rejected.inc({ code }),
     warned: (warning) => warned.inc({ warning }),
   };
+}
+
+/** Counts what becomes of events between the log and the stores. */
+export function countPreparations(registry: Registry): PreparationObserver {
+  const registers = [registry];
+  const dropped = new Counter({
+    name: "hedgerow_dropped_events_total",
+    help: "Events that a step dropped.",
+    registers,
+  });
+  const setAside = new Counter({
+    name: "hedgerow_dead_letters_total",
+    help: "Events that could not be processed and were set aside.",
+    registers,
+  });
+  const warned = new Counter({
+    name: "hedgerow_person_warnings_total",
+    help: "Person and group changes that were left out, by reason.",
+    labelNames: ["warning"],
+    registers,
+  });
+  return {
+    dropped: () => dropped.inc(),
+    setAside: () => setAside.inc(),
+    warned: (warning) => warned.inc({ warning }),
+  };
+}
+
+/** Positions in the log by what they mean: their differences are how far each stage lags behind. */
+export function showPositions(
+  registry: Registry,
+  positions: () => Promise<{ captured: number; persons: number; stored: number }>,
+): void {
+  new Gauge({
+    name: "hedgerow_log_position",
+    help: "Events captured, applied to persons, and stored, counted by position in the log.",
+    labelNames: ["stage"],
+    registers: [registry],
+    async collect() {
+      for (const [stage, position] of Object.entries(await positions())) {
+        this.set({ stage }, position);
+      }
+    },
+  });
 }

@@ -54,6 +54,9 @@ export interface PersonStore {
    */
   applyEvents(entries: readonly LoggedEvent[]): Promise<readonly PersonOutcome[]>;
 
+  /** Log position up to which events are applied; 0 at first. */
+  position(): Promise<number>;
+
   /**
    * Stores the anonymous id as hash key for every given flag that has none yet, for the persons of
    * both ids (flag-evaluation 16.3). Never changes an existing row.

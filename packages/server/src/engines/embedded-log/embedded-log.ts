@@ -22,6 +22,8 @@ export interface EmbeddedLogOptions {
 const SEGMENT_CHARS = 256 * 1024;
 /** One commit takes no more than this, so that no append waits behind a huge one for long. */
 const GROUP_CHARS = 8 * 1024 * 1024;
+/** One read ends after the segment with which it has this much. */
+const READ_CHARS = 4 * 1024 * 1024;
 const RETRY_AFTER_SECONDS = 1;
 
 interface Append {
@@ -162,9 +164,9 @@ export async function openEmbeddedLog(
           signal.addEventListener("abort", wake);
         });
       }
-      if (signal.aborted) return { entries: [], end: after };
-      const entries = reader.read(after, limit);
-      return { entries, end: entries.at(-1)?.position ?? after };
+      if (signal.aborted) return { entries: [], end: after, chars: 0 };
+      const { entries, chars } = reader.read(after, limit);
+      return { entries, end: entries.at(-1)?.position ?? after, chars };
     },
 
     async end() {
@@ -233,10 +235,11 @@ function openReader(path: string) {
     "select last, count, lines from segments where last > ? order by last limit 1",
   );
   return {
-    read(after: number, limit: number): readonly LoggedEvent[] {
+    read(after: number, limit: number): { entries: readonly LoggedEvent[]; chars: number } {
       const entries: LoggedEvent[] = [];
+      let chars = 0;
       let position = after;
-      while (entries.length < limit) {
+      while (entries.length < limit && chars < READ_CHARS) {
         const [segment] = next.all(position) as { last: number; count: number; lines: string }[];
         if (!segment) break;
         const first = segment.last - segment.count + 1;
@@ -244,11 +247,13 @@ function openReader(path: string) {
         const from = Math.max(position + 1 - first, 0);
         const to = Math.min(lines.length, from + limit - entries.length);
         for (let index = from; index < to; index++) {
-          entries.push({ position: first + index, event: decodeEvent(lines[index] ?? "") });
+          const line = lines[index] ?? "";
+          chars += line.length;
+          entries.push({ position: first + index, event: decodeEvent(line) });
         }
         position = first + to - 1;
       }
-      return entries;
+      return { entries, chars };
     },
     close: () => database.close(),
   };

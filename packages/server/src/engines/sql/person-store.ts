@@ -7,7 +7,7 @@ import { inChunks } from "./chunks.ts";
 import { decodeBoolean, decodeInstant, decodeJson } from "./codec.ts";
 import { createPlainFacts, createRememberingFacts } from "./facts-reader.ts";
 import { asksForPerson } from "./person-facts.ts";
-import { lockPersons } from "./person-lock.ts";
+import { lockPersons, PERSONS_CONSUMER } from "./person-lock.ts";
 import type { Schema } from "./schema.ts";
 import type { SqlDatabase } from "./sql-database.ts";
 
@@ -62,6 +62,15 @@ export function createPersonStore(
         if (hasNewGroupTypes) options.onGroupTypeAdded(projectId);
       }
       return outcomes;
+    },
+
+    async position() {
+      const row = await reads
+        .selectFrom("consumer_positions")
+        .select("position")
+        .where("name", "=", PERSONS_CONSUMER)
+        .executeTakeFirst();
+      return row?.position ?? 0;
     },
 
     async storeHashKeyOverrides(projectId, { distinctId, anonDistinctId }, flagKeys) {

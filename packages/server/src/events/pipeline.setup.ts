@@ -1,0 +1,115 @@
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { CapturedEvent } from "@hedgerow/core/events/event";
+import type { JsonObject } from "@hedgerow/core/json";
+import { openDuckDbEvents } from "../engines/duckdb-events/duckdb-events.ts";
+import { openEmbeddedLog } from "../engines/embedded-log/embedded-log.ts";
+import { createPersonStore } from "../engines/sql/person-store.ts";
+import { projectsAndUsers } from "../engines/sql/projects-and-users.setup.ts";
+import { openSqlite } from "../engines/sql/sqlite.ts";
+import { createPendingPersons } from "./pending-persons.ts";
+import { startWorker, type WorkerDeps } from "./worker.ts";
+
+/** What a test may put in the place of a part, around the real one. */
+export type Around = Partial<{
+  [Part in keyof WorkerDeps]: (real: WorkerDeps[Part]) => WorkerDeps[Part];
+}>;
+
+/** Places that no address has; for tests that look at other things. */
+export const NOWHERE = { lookup: (): JsonObject => ({}) };
+
+/**
+ * Everything from the log to the stores on real engines in a temporary folder, for tests. `start`
+ * may be called again after `stop`: it finds what was stored.
+ */
+export function temporaryPipeline() {
+  const folder = mkdtempSync(join(tmpdir(), "hedgerow-pipeline-"));
+  mkdirSync(folder, { recursive: true });
+
+  async function openStores() {
+    const database = await openSqlite(join(folder, "metadata.sqlite"));
+    const persons = createPersonStore(database, {
+      continuityFlagKeys: () => [],
+      onGroupTypeAdded: () => {},
+      reportFault: (error) => {
+        throw error;
+      },
+    });
+    const events = await openDuckDbEvents(join(folder, "events.duckdb"));
+    const log = await openEmbeddedLog(join(folder, "log.sqlite"), {
+      after: Math.max(await persons.position(), await events.position()),
+    });
+    return {
+      persons,
+      events,
+      log,
+      newProject: async () => (await projectsAndUsers(database)).newProject(),
+      closeStores: async () => {
+        await log.close();
+        await events.close();
+        await database.close();
+      },
+    };
+  }
+
+  async function start(around: Around = {}, timing: WorkerDeps["timing"] = {}) {
+    const stores = await openStores();
+    const logged: string[] = [];
+    const pendingPersons = createPendingPersons();
+    const counts = { dropped: 0, setAside: 0, warnings: [] as string[] };
+    const real: WorkerDeps = {
+      ...stores,
+      geoIp: NOWHERE,
+      pendingPersons,
+      logger: { error: (_fields, message) => logged.push(message) },
+      observer: {
+        dropped: () => counts.dropped++,
+        setAside: () => counts.setAside++,
+        warned: (warning) => counts.warnings.push(warning),
+      },
+      timing: { storeEveryMs: 5, retryMs: 1, longestRetryMs: 10, ...timing },
+    };
+    const deps: WorkerDeps = {
+      ...real,
+      ...(around.persons && { persons: around.persons(real.persons) }),
+      ...(around.events && { events: around.events(real.events) }),
+      ...(around.log && { log: around.log(real.log) }),
+      ...(around.geoIp && { geoIp: around.geoIp(real.geoIp) }),
+      ...(around.steps && { steps: around.steps(real.steps) ?? [] }),
+    };
+    const worker = await startWorker(deps);
+    return {
+      ...stores,
+      pendingPersons,
+      logged,
+      counts,
+      worker,
+      /** Appends as capture does. */
+      async append(events: readonly CapturedEvent[]) {
+        const positions = await stores.log.append(events);
+        pendingPersons.add(
+          events.map((event, index) => ({ position: positions[index] ?? Number.NaN, event })),
+        );
+        return positions;
+      },
+      /** Waits until everything appended so far is stored. */
+      async settle() {
+        if (!(await stores.events.reached(await stores.log.end(), 15_000))) {
+          throw new Error("the pipeline did not get to the end");
+        }
+      },
+      async stop() {
+        await worker.close();
+        await stores.closeStores();
+      },
+    };
+  }
+
+  return {
+    folder,
+    openStores,
+    start,
+    remove: () => rmSync(folder, { recursive: true, force: true }),
+  };
+}

@@ -1,0 +1,134 @@
+import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
+import type { PersonOutcome, PersonStore } from "../persons/person-store.ts";
+import type { DeadLetter, EventBatch, EventRow, PersonMerge } from "./event-store.ts";
+import { createGroupKeys } from "./group-keys.ts";
+import { runSteps, type Step } from "./steps/step.ts";
+
+/** Told what becomes of events on their way to the stores; for counters. */
+export interface PreparationObserver {
+  dropped(): void;
+  setAside(): void;
+  /** Something about an event's person or group that its sender should know. */
+  warned(warning: string): void;
+}
+
+export interface PreparationDeps {
+  readonly persons: Pick<PersonStore, "applyEvents" | "groupTypes">;
+  readonly steps: readonly Step[];
+  readonly logger: { error(fields: object, message: string): void };
+  readonly observer: PreparationObserver;
+}
+
+/** Consecutive entries of the log, not empty. */
+export interface LogRun {
+  /** Position before the first entry. */
+  readonly after: number;
+  readonly entries: readonly LoggedEvent[];
+}
+
+/** A run after the steps, with its person changes applied: ready to store. */
+export interface PreparedRun extends EventBatch {
+  readonly after: number;
+}
+
+/** Takes runs through the steps and the person store. */
+export interface RunPreparation {
+  /** Prepares the whole run or throws; may be repeated. */
+  prepare(run: LogRun): Promise<PreparedRun>;
+  /**
+   * For a run that failed again and again: prepares its beginning, as long as possible. Where the
+   * very first event is at fault, it becomes a dead letter and its row goes on without its person
+   * changes. Throws when the store takes nothing at all.
+   */
+  prepareAroundFault(run: LogRun): Promise<PreparedRun>;
+}
+
+export function createRunPreparation({
+  persons,
+  steps,
+  logger,
+  observer,
+}: PreparationDeps): RunPreparation {
+  const groupKeysOf = createGroupKeys((projectId) => persons.groupTypes(projectId));
+
+  function setAside({ position, event, reason }: DeadLetter): DeadLetter {
+    const { uuid, projectId } = event;
+    logger.error({ position, uuid, projectId, reason }, "an event was set aside");
+    observer.setAside();
+    return { position, event, reason };
+  }
+
+  async function runThroughSteps(entries: readonly LoggedEvent[]) {
+    const kept: LoggedEvent[] = [];
+    const deadLetters: DeadLetter[] = [];
+    for (const entry of entries) {
+      const outcome = await runSteps(steps, entry.event);
+      switch (outcome.kind) {
+        case "keep":
+          kept.push({ position: entry.position, event: outcome.event });
+          break;
+        case "drop":
+          observer.dropped();
+          break;
+        case "dead-letter":
+          deadLetters.push(setAside({ ...entry, reason: outcome.reason }));
+      }
+    }
+    return { kept, deadLetters };
+  }
+
+  async function complete(
+    { after, entries }: LogRun,
+    kept: readonly LoggedEvent[],
+    {
+      outcomes,
+      deadLetters,
+    }: { outcomes: readonly PersonOutcome[]; deadLetters: readonly DeadLetter[] },
+  ): Promise<PreparedRun> {
+    const groupKeys = await groupKeysOf(kept.map(({ event }) => event));
+    const rows: EventRow[] = [];
+    const merges: PersonMerge[] = [];
+    for (const [index, { position, event }] of kept.entries()) {
+      const outcome = outcomes[index];
+      if (outcome?.position !== position) throw new Error("a person outcome is missing");
+      const { personId, merged, warnings } = outcome;
+      rows.push({ position, event, personId, groupKeys: groupKeys[index] ?? [] });
+      if (merged) merges.push({ position, projectId: event.projectId, ...merged });
+      for (const warning of warnings) observer.warned(warning);
+    }
+    return { after, rows, merges, deadLetters, end: entries.at(-1)?.position ?? after };
+  }
+
+  async function prepare(run: LogRun): Promise<PreparedRun> {
+    const { kept, deadLetters } = await runThroughSteps(run.entries);
+    return complete(run, kept, { outcomes: await persons.applyEvents(kept), deadLetters });
+  }
+
+  async function prepareWithoutPersonChanges(run: LogRun, fault: unknown): Promise<PreparedRun> {
+    const { kept, deadLetters } = await runThroughSteps(run.entries);
+    // Succeeds wherever the store works: so it is not the store, it is the event.
+    const outcomes = await persons.applyEvents(
+      kept.map(({ position, event }) => ({ position, event: withoutPersonChanges(event) })),
+    );
+    const reason = `its person changes failed: ${fault instanceof Error ? fault.message : fault}`;
+    const letters = kept.map((entry) => setAside({ ...entry, reason }));
+    return complete(run, kept, { outcomes, deadLetters: [...deadLetters, ...letters] });
+  }
+
+  async function prepareAroundFault({ after, entries }: LogRun): Promise<PreparedRun> {
+    const beginning = { after, entries: entries.slice(0, Math.ceil(entries.length / 2)) };
+    try {
+      return await prepare(beginning);
+    } catch (fault) {
+      return entries.length > 1
+        ? prepareAroundFault(beginning)
+        : prepareWithoutPersonChanges(beginning, fault);
+    }
+  }
+
+  return { prepare, prepareAroundFault };
+}
+
+function withoutPersonChanges(event: CapturedEvent): CapturedEvent {
+  return { ...event, event: "$set_aside", properties: { $process_person_profile: false } };
+}

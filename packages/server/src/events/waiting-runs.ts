@@ -1,0 +1,60 @@
+import type { EventBatch } from "./event-store.ts";
+import type { PreparedRun } from "./prepare-run.ts";
+
+/** Prepared runs that wait in memory for the store, within bounds. */
+export interface WaitingRuns {
+  /** Keeps a run if there is room; what is not kept has to be read from the log again. */
+  add(run: PreparedRun, chars: number): void;
+  /** Everything that follows a position without a gap, as one batch; `undefined` without any. */
+  take(after: number): EventBatch | undefined;
+  /** Position before the first run that waits. */
+  firstAfter(): number | undefined;
+  /** Gives up the runs that end at or below a position. */
+  forget(upTo: number): void;
+}
+
+const MAX_ROWS = 20_000;
+const MAX_CHARS = 32 * 1024 * 1024;
+
+export function createWaitingRuns({ maxRows = MAX_ROWS, maxChars = MAX_CHARS } = {}): WaitingRuns {
+  let waiting: { readonly run: PreparedRun; readonly chars: number }[] = [];
+  let rows = 0;
+  let chars = 0;
+
+  return {
+    add(run, runChars) {
+      // What was set aside is known here only: reading it again would not tell.
+      const mustStay = run.deadLetters.length > 0;
+      if (!mustStay && waiting.length > 0 && (rows >= maxRows || chars >= maxChars)) return;
+      waiting.push({ run, chars: runChars });
+      rows += run.rows.length;
+      chars += runChars;
+    },
+
+    take(after) {
+      const gathered: PreparedRun[] = [];
+      let end = after;
+      for (const { run } of waiting) {
+        if (run.end <= after) continue;
+        if (gathered.length === 0 ? run.after > after : run.after !== end) break;
+        gathered.push(run);
+        end = run.end;
+      }
+      if (gathered.length === 0) return undefined;
+      return {
+        rows: gathered.flatMap((run) => run.rows),
+        merges: gathered.flatMap((run) => run.merges),
+        deadLetters: gathered.flatMap((run) => run.deadLetters),
+        end,
+      };
+    },
+
+    firstAfter: () => waiting[0]?.run.after,
+
+    forget(upTo) {
+      waiting = waiting.filter(({ run }) => run.end > upTo);
+      rows = waiting.reduce((sum, { run }) => sum + run.rows.length, 0);
+      chars = waiting.reduce((sum, one) => sum + one.chars, 0);
+    },
+  };
+}
