@@ -1,8 +1,9 @@
+import type { Json, JsonObject } from "@hedgerow/core/json";
 import { describe, expect, test } from "vitest";
 import { namesFlag, referencesOf } from "./definition-references.ts";
 
-const flag = (key: unknown) => ({ type: "flag", key, operator: "flag_evaluates_to", value: true });
-const cohort = (value: unknown, type = "cohort") => ({ type, key: "id", value });
+const flag = (key: Json) => ({ type: "flag", key, operator: "flag_evaluates_to", value: true });
+const cohort = (value: Json, type = "cohort") => ({ type, key: "id", value });
 
 describe("what a definition names", () => {
   test("conditions and super groups of a flag name flags and cohorts", () => {
@@ -31,13 +32,15 @@ describe("what a definition names", () => {
     [{ groups: [null, 1, "x", []] }],
     [{ groups: [{ properties: [cohort("x"), cohort(null), cohort(1.5), cohort({})] }] }],
   ])("%j names nothing", (filters) => {
-    expect(referencesOf(filters as never)).toEqual({ flagNames: new Set(), cohortIds: new Set() });
+    expect(referencesOf(filters as JsonObject)).toEqual({
+      flagNames: new Set(),
+      cohortIds: new Set(),
+    });
   });
 
   test("a flag is named by its id and by its key", () => {
     const base = { id: 7, key: "base" };
-    const naming = (key: unknown) =>
-      namesFlag({ groups: [{ properties: [flag(key)] }] } as never, base);
+    const naming = (key: Json) => namesFlag({ groups: [{ properties: [flag(key)] }] }, base);
     expect([naming("7"), naming(7), naming("base"), naming("8"), naming("Base")]).toEqual([
       true,
       true,
