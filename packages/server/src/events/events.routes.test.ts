@@ -47,13 +47,17 @@ async function openEventsApi() {
         log,
         persons,
         clock: () => new Date("2026-03-01T10:00:00Z"),
-        backtracking: createBacktrackingRegex(),
+        // Generous, since a test may have to share its processor.
+        backtracking: createBacktrackingRegex({ matchLimitMs: 1000 }),
       }),
   );
   await app.ready();
 
   /** What the worker does with everything that is in the log. */
   async function store(): Promise<void> {
+    while ((await events.position()) < (await log.end())) await storeRun();
+  }
+  async function storeRun(): Promise<void> {
     const { entries, end } = await log.read(await events.position(), 10_000, signal);
     const outcomes = await persons.applyEvents(entries);
     const rows = entries.map(({ position, event }, index) => ({
