@@ -8,6 +8,8 @@ import { createLogger } from "./logger.ts";
 
 /** npm passes on a Ctrl+C that the terminal has sent us already: the echo is no second wish. */
 const ECHO_MS = 200;
+/** Requests under way get this long to finish; then their connections are cut, so that the stores can still drain. */
+const FINISH_REQUESTS_WITHIN_MS = 4000;
 /** Time from the wish to stop until the process is gone, whatever still runs. */
 const STOP_WITHIN_MS = 10_000;
 
@@ -27,7 +29,12 @@ export async function start(args: readonly string[]): Promise<number> {
   } catch (error) {
     return refuse(error, logger);
   }
-  const stopped = stopOnSignal(logger, () => service.close());
+  const stopped = stopOnSignal(logger, async () => {
+    const { server } = service.app;
+    const cut = setTimeout(() => server.closeAllConnections(), FINISH_REQUESTS_WITHIN_MS);
+    await service.close();
+    clearTimeout(cut);
+  });
   try {
     await service.app.listen({ port: config.port, host: config.host });
   } catch (error) {
