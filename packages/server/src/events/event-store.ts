@@ -90,6 +90,8 @@ export interface EventStore {
    * Stores a batch and moves the consumer position to its end, all in one durable transaction.
    * What lies at or below the stored position, and rows whose uuid the project already has (of
    * those in one batch the first wins), are left out: a batch may be repeated after any failure.
+   * An empty batch that ends at the stored position changes nothing, but fails when nothing can be
+   * written now.
    */
   insert(batch: EventBatch): Promise<{ stored: number }>;
 

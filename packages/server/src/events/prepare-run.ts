@@ -37,8 +37,8 @@ export interface RunPreparation {
   prepare(run: LogRun): Promise<PreparedRun>;
   /**
    * For a run that failed again and again: prepares its beginning, as long as possible. Where the
-   * very first event is at fault, it becomes a dead letter and its row goes on without its person
-   * changes. Throws when the store takes nothing at all.
+   * very first event is at fault (it fails before and after the store is seen to work), it becomes a
+   * dead letter and its row goes on without its person changes. Throws when the store takes nothing.
    */
   prepareAroundFault(run: LogRun): Promise<PreparedRun>;
 }
@@ -104,12 +104,21 @@ export function createRunPreparation({
     return complete(run, kept, { outcomes: await persons.applyEvents(kept), deadLetters });
   }
 
-  async function prepareWithoutPersonChanges(run: LogRun, fault: unknown): Promise<PreparedRun> {
+  async function prepareWithoutPersonChanges(run: LogRun): Promise<PreparedRun> {
     const { kept, deadLetters } = await runThroughSteps(run.entries);
-    // Succeeds wherever the store works: so it is not the store, it is the event.
-    const outcomes = await persons.applyEvents(
-      kept.map(({ position, event }) => ({ position, event: withoutPersonChanges(event) })),
-    );
+    const harmless = kept.map(({ position, event }) => ({
+      position,
+      event: withoutPersonChanges(event),
+    }));
+    // At a position that is passed this changes nothing: it tells whether the store works.
+    await persons.applyEvents(harmless.map(({ event }) => ({ position: run.after, event })));
+    let fault: unknown;
+    try {
+      return await prepare(run);
+    } catch (error) {
+      fault = error;
+    }
+    const outcomes = await persons.applyEvents(harmless);
     const reason = `its person changes failed: ${fault instanceof Error ? fault.message : fault}`;
     const letters = kept.map((entry) => setAside({ ...entry, reason }));
     return complete(run, kept, { outcomes, deadLetters: [...deadLetters, ...letters] });
@@ -119,10 +128,10 @@ export function createRunPreparation({
     const beginning = { after, entries: entries.slice(0, Math.ceil(entries.length / 2)) };
     try {
       return await prepare(beginning);
-    } catch (fault) {
+    } catch {
       return entries.length > 1
         ? prepareAroundFault(beginning)
-        : prepareWithoutPersonChanges(beginning, fault);
+        : prepareWithoutPersonChanges(beginning);
     }
   }
 

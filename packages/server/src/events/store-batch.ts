@@ -1,42 +1,60 @@
 import type { EventBatch, EventStore } from "./event-store.ts";
 import type { PreparationObserver } from "./prepare-run.ts";
 
+export interface StoringDeps {
+  readonly events: Pick<EventStore, "insert">;
+  readonly logger: { error(fields: object, message: string): void };
+  readonly observer: Pick<PreparationObserver, "setAside">;
+}
+
 /**
- * Inserts a batch of which some row fails again and again: cut in halves down to the row at fault,
- * which becomes a dead letter. Throws when the store takes nothing at all.
+ * Inserts a batch of which some row fails again and again: cut in halves down to the row at fault
+ * (it fails before and after the store is seen to work), which becomes a dead letter. Throws when
+ * the store takes nothing.
+ * @param after the position the store has reached
  */
 export async function insertAroundFaults(
-  events: Pick<EventStore, "insert">,
+  deps: StoringDeps,
+  after: number,
   batch: EventBatch,
-  told: {
-    readonly logger: { error(fields: object, message: string): void };
-    readonly observer: Pick<PreparationObserver, "setAside">;
-  },
 ): Promise<void> {
+  const { events } = deps;
+  try {
+    await events.insert(batch);
+    return;
+  } catch (fault) {
+    if (batch.rows.length === 0) throw fault;
+  }
+  if (batch.rows.length > 1) {
+    const [before, rest] = halves(batch);
+    await insertAroundFaults(deps, after, before);
+    await insertAroundFaults(deps, before.end, rest);
+    return;
+  }
+  await events.insert({ rows: [], merges: [], deadLetters: [], end: after });
   try {
     await events.insert(batch);
   } catch (fault) {
-    const [row] = batch.rows;
-    if (!row) throw fault;
-    if (batch.rows.length > 1) {
-      for (const half of halves(batch)) await insertAroundFaults(events, half, told);
-      return;
-    }
-    const { position, event } = row;
-    const reason = `it could not be stored: ${fault instanceof Error ? fault.message : fault}`;
-    // Succeeds wherever the store works: so it is not the store, it is the event.
-    await events.insert({
-      ...batch,
-      rows: [],
-      deadLetters: [...batch.deadLetters, { position, event, reason }],
-    });
-    const { uuid, projectId } = event;
-    told.logger.error({ position, uuid, projectId, reason }, "an event was set aside");
-    told.observer.setAside();
+    await insertWithoutRow(deps, batch, fault);
   }
 }
 
-function halves(batch: EventBatch): readonly EventBatch[] {
+async function insertWithoutRow(
+  { events, logger, observer }: StoringDeps,
+  batch: EventBatch,
+  fault: unknown,
+): Promise<void> {
+  const reason = `it could not be stored: ${fault instanceof Error ? fault.message : fault}`;
+  const letters = batch.rows.map(({ position, event }) => ({ position, event, reason }));
+  await events.insert({ ...batch, rows: [], deadLetters: [...batch.deadLetters, ...letters] });
+  for (const { position, event } of letters) {
+    const { uuid, projectId } = event;
+    logger.error({ position, uuid, projectId, reason }, "an event was set aside");
+    observer.setAside();
+  }
+}
+
+function halves(batch: EventBatch): readonly [EventBatch, EventBatch] {
   const middle = batch.rows[Math.floor(batch.rows.length / 2) - 1]?.position ?? batch.end;
   const part = (belongs: (one: { position: number }) => boolean, end: number): EventBatch => ({
     rows: batch.rows.filter(belongs),

@@ -132,7 +132,7 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
     const batch = waiting.take(storePosition) ?? (await prepareAgain());
     if (!batch) return;
     if (failures < PATIENCE) await events.insert(batch);
-    else await insertAroundFaults(events, batch, { logger, observer });
+    else await insertAroundFaults({ events, logger, observer }, storePosition, batch);
     storePosition = batch.end;
     waiting.forget(storePosition);
     await log.release(Math.min(storePosition, personsPosition));

@@ -50,7 +50,8 @@ export interface PersonStore {
   /**
    * Applies the person and group changes of a run of events, in order, in one transaction together
    * with the consumer position: entries at or below the stored position change nothing, but are
-   * answered all the same. Exactly once therefore, whatever is replayed.
+   * answered all the same. Exactly once therefore, whatever is replayed. Fails when nothing can be
+   * written now, even where nothing has to be.
    */
   applyEvents(entries: readonly LoggedEvent[]): Promise<readonly PersonOutcome[]>;
 

@@ -70,7 +70,7 @@ export async function openDuckDbEvents(
   const waiters = new Set<{ readonly position: number; readonly resolve: () => void }>();
 
   async function insert({ rows, merges, deadLetters, end }: EventBatch): Promise<number> {
-    if (end <= stored) return 0;
+    if (end < stored) return 0;
     const fresh = rows.filter(({ position }) => position > stored);
     const claims = fresh.map(({ position, event: { projectId, uuid } }) => ({
       projectId,
