@@ -124,7 +124,7 @@ function blankFlag(definition: FlagDefinition, index: number, project: Project):
       groupProperties: [],
       hashKeyOverride: false,
     },
-    answers: new Map(),
+    answers: { matches: [], others: new Map() },
   };
 }
 

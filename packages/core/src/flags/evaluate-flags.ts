@@ -1,6 +1,6 @@
 import { matchCohort } from "../cohorts/match-cohort.ts";
 import { type Json, ownValue } from "../json.ts";
-import { chooseVariant, type EncodedText, isHeldOut, VARIANT_SALT } from "./bucketing.ts";
+import { chooseVariant, type EncodedText, isHeldOut, NO_SALT, VARIANT_SALT } from "./bucketing.ts";
 import type { EvaluationRequest, FlagSelection } from "./evaluation-request.ts";
 import type { FailureCode, FlagEvaluation } from "./flag.ts";
 import type { CompiledCondition, CompiledFilter, CompiledFlag, FlagSet } from "./flag-set.ts";
@@ -23,11 +23,10 @@ export interface EvaluationResult {
   readonly faults: readonly { readonly key: string; readonly error: unknown }[];
 }
 
-/** An identifier in the forms that are hashed, encoded when first needed. */
+/** An identifier, encoded when it is first hashed. */
 interface Identifier {
   readonly text: string;
-  plain: EncodedText | null;
-  salted: EncodedText | null;
+  encoded: EncodedText | null;
 }
 
 /** What one condition came to (flag-evaluation 4). */
@@ -45,7 +44,9 @@ const NO_FAULTS: EvaluationResult["faults"] = [];
 export function evaluateFlags(set: FlagSet, request: EvaluationRequest): EvaluationResult {
   const evaluation = new Evaluation(set, request);
   const chosen = chooseFlags(set, request.selection);
-  const evaluations: FlagEvaluation[] = [];
+  // At full length at once: growing costs more than the shorter list at the end.
+  const evaluations = new Array<FlagEvaluation>(set.flags.length);
+  let count = 0;
   let failedKeys: string[] | null = null;
   let faults: { key: string; error: unknown }[] | null = null;
   for (const flag of set.flags) {
@@ -54,17 +55,19 @@ export function evaluateFlags(set: FlagSet, request: EvaluationRequest): Evaluat
     try {
       answer = evaluation.evaluate(flag);
     } catch (error) {
-      answer = answerOf(flag, "evaluation_fault", null, -1);
+      answer = answerOf(flag, "evaluation_fault", null);
       faults ??= [];
       faults.push({ key: flag.identity.key, error });
     }
     evaluation.remember(flag, answer);
-    evaluations.push(answer);
+    evaluations[count] = answer;
+    count += 1;
     if (answer.failed) {
       failedKeys ??= [];
       failedKeys.push(flag.identity.key);
     }
   }
+  if (count < evaluations.length) evaluations.length = count;
   for (const flag of set.cyclic) {
     if (!isChosen(flag, request.selection, chosen)) continue;
     failedKeys ??= [];
@@ -124,39 +127,39 @@ function isAllowed(flag: CompiledFlag, selection: FlagSelection): boolean {
  * One evaluation: the request seen through a compiled set. Its steps are public so that an
  * explanation walks the very same path, one step at a time.
  */
-export class Evaluation {
-  readonly person: PersonView;
-  readonly #set: FlagSet;
-  readonly #request: EvaluationRequest;
-  readonly #answers: (FlagEvaluation | undefined)[] | null;
-  readonly #distinctId: Identifier;
-  #otherIdentifiers: Map<string, Identifier> | null = null;
+export class Evaluation extends PersonView {
+  declare private readonly set: FlagSet;
+  declare private readonly request: EvaluationRequest;
+  declare private readonly answers: (FlagEvaluation | undefined)[] | null;
+  declare private readonly distinctIdentifier: Identifier;
+  declare private otherIdentifiers: Map<string, Identifier> | null;
 
   constructor(set: FlagSet, request: EvaluationRequest) {
-    this.person = new PersonView(request);
-    this.#set = set;
-    this.#request = request;
-    this.#answers = set.hasDependencies ? [] : null;
-    this.#distinctId = { text: request.distinctId, plain: null, salted: null };
+    super(request);
+    this.set = set;
+    this.request = request;
+    this.answers = set.hasDependencies ? [] : null;
+    this.distinctIdentifier = { text: request.distinctId, encoded: null };
+    this.otherIdentifiers = null;
   }
 
   /** Keeps an answer for the flags that depend on it. */
   remember(flag: CompiledFlag, answer: FlagEvaluation): void {
-    if (this.#answers !== null) this.#answers[flag.index] = answer;
+    if (this.answers !== null) this.answers[flag.index] = answer;
   }
 
   /** One flag, its dependencies having been evaluated before (flag-evaluation 4). */
   evaluate(flag: CompiledFlag): FlagEvaluation {
-    if (flag.failure !== null) return answerOf(flag, flag.failure, null, -1);
-    if (flag.hasMissingDependency || this.#missesDependency(flag)) {
-      return answerOf(flag, "missing_dependency", null, -1);
+    if (flag.failure !== null) return answerOf(flag, flag.failure, null);
+    if (flag.hasMissingDependency || this.missesDependency(flag)) {
+      return answerOf(flag, "missing_dependency", null);
     }
-    return this.enrollment(flag) ?? this.holdout(flag) ?? this.#conditions(flag);
+    return this.enrollment(flag) ?? this.holdout(flag) ?? this.conditions(flag);
   }
 
-  #missesDependency(flag: CompiledFlag): boolean {
+  private missesDependency(flag: CompiledFlag): boolean {
     for (const target of flag.dependencies) {
-      if (this.#answers?.[target]?.reason.code === "missing_dependency") return true;
+      if (this.answers?.[target]?.reason.code === "missing_dependency") return true;
     }
     return false;
   }
@@ -164,27 +167,27 @@ export class Evaluation {
   /** Early-access enrolment; `null` when it does not decide (flag-evaluation 8). */
   enrollment(flag: CompiledFlag): FlagEvaluation | null {
     if (flag.enrollmentProperty !== null) {
-      const value = this.person.value(flag.enrollmentProperty);
-      if (value === UNAVAILABLE) return answerOf(flag, "database_error", null, -1);
+      const value = this.value(flag.enrollmentProperty);
+      if (value === UNAVAILABLE) return answerOf(flag, "database_error", null);
       if (value === undefined) return null;
       return enrolled(flag, value === true || value === "true");
     }
     const { superCondition } = flag;
     if (superCondition === null) return null;
-    const isConcerned = this.#hasAnyProperty(superCondition);
-    if (isConcerned === UNAVAILABLE) return answerOf(flag, "database_error", null, -1);
+    const isConcerned = this.hasAnyProperty(superCondition);
+    if (isConcerned === UNAVAILABLE) return answerOf(flag, "database_error", null);
     if (!isConcerned) return null;
     const step = this.condition(flag, superCondition);
     return step === "match" || !isFailureStep(step)
       ? enrolled(flag, step === "match")
-      : answerOf(flag, step, null, -1);
+      : answerOf(flag, step, null);
   }
 
-  #hasAnyProperty(condition: CompiledCondition): boolean | typeof UNAVAILABLE {
+  private hasAnyProperty(condition: CompiledCondition): boolean | typeof UNAVAILABLE {
     let isUnavailable = false;
     for (const filter of condition.filters) {
       if (filter.kind !== "person") continue;
-      const value = this.person.value(filter.property);
+      const value = this.value(filter.property);
       if (value === UNAVAILABLE) isUnavailable = true;
       else if (value !== undefined) return true;
     }
@@ -196,32 +199,32 @@ export class Evaluation {
     const { holdout } = flag;
     if (holdout === null) return null;
     if (holdout.exclusionPercentage >= 100) return holdout.answer;
-    const identifier = this.#holdoutIdentifier(flag);
+    const identifier = this.holdoutIdentifier(flag);
     if (identifier === null) return null;
-    const hash = this.#set.bucketing.hash(this.#set.holdoutPrefix, this.#plain(identifier));
+    const hash = this.set.bucketing.hash(this.set.holdoutPrefix, this.encoded(identifier), NO_SALT);
     return isHeldOut(hash, holdout.exclusionPercentage) ? holdout.answer : null;
   }
 
   /** Stored overrides do not count here, the request's anonymous id does (9.3). */
-  #holdoutIdentifier(flag: CompiledFlag): Identifier | null {
+  private holdoutIdentifier(flag: CompiledFlag): Identifier | null {
     if (flag.aggregation !== null) {
       const key = this.groupKey(flag.aggregation.groupName);
-      return key === null ? null : this.#identifier(key);
+      return key === null ? null : this.identifier(key);
     }
-    if (flag.isDeviceBucketed) return this.#identifier(this.deviceId() ?? this.#request.distinctId);
-    const anonymous = flag.isContinuous ? this.#request.anonDistinctId : null;
-    return this.#identifier(anonymous || this.#request.distinctId);
+    if (flag.isDeviceBucketed) return this.identifier(this.deviceId() ?? this.request.distinctId);
+    const anonymous = flag.isContinuous ? this.request.anonDistinctId : null;
+    return this.identifier(anonymous || this.request.distinctId);
   }
 
-  #conditions(flag: CompiledFlag): FlagEvaluation {
+  private conditions(flag: CompiledFlag): FlagEvaluation {
     let best: Ending = "no_group_type";
     let bestRank = 0;
     let bestIndex: number | null = null;
     let skippedGroups = false;
     for (const condition of flag.conditions) {
       const step = this.condition(flag, condition);
-      if (step === "match") return this.#matched(flag, condition);
-      if (isFailureStep(step)) return answerOf(flag, step, condition.index, -1);
+      if (step === "match") return this.matched(flag, condition);
+      if (isFailureStep(step)) return answerOf(flag, step, condition.index);
       const rank = rankOf(step);
       if (rank >= bestRank) {
         best = step;
@@ -231,11 +234,11 @@ export class Evaluation {
       if (step === "no_group_type") skippedGroups = true;
       // A condition withheld for want of a device id was never asked about its filters.
       if (step === "out_of_rollout_bound" && flag.exitsEarly && !this.isWithheld(flag, condition)) {
-        return answerOf(flag, step, condition.index, -1);
+        return answerOf(flag, step, condition.index);
       }
     }
     if (best === "no_condition_match" && skippedGroups) best = "no_condition_match_groups_skipped";
-    return answerOf(flag, best, bestIndex, -1);
+    return answerOf(flag, best, bestIndex);
   }
 
   /** One condition: aggregation, filters, rollout, in this order. */
@@ -250,7 +253,7 @@ export class Evaluation {
       const step = this.filter(filter);
       if (step !== "match") return step;
     }
-    return this.#rollout(flag, condition);
+    return this.rollout(flag, condition);
   }
 
   /** A person condition whose hash would need a device id that was not sent (5.4). */
@@ -267,33 +270,27 @@ export class Evaluation {
   filter(filter: CompiledFilter): "match" | "no_condition_match" | FailureCode {
     switch (filter.kind) {
       case "person": {
-        const value = this.person.value(filter.property);
+        const value = this.value(filter.property);
         if (value === UNAVAILABLE) return "database_error";
-        return compare(filter.comparison, value, this.person) === true
-          ? "match"
-          : "no_condition_match";
+        return compare(filter.comparison, value, this) === true ? "match" : "no_condition_match";
       }
       case "group": {
         const value = this.groupValue(filter);
         if (value === UNAVAILABLE) return "database_error";
-        return compare(filter.comparison, value, this.person) === true
-          ? "match"
-          : "no_condition_match";
+        return compare(filter.comparison, value, this) === true ? "match" : "no_condition_match";
       }
       case "person_metadata": {
-        const value = filter.isCreatedAt ? this.person.createdAt() : undefined;
+        const value = filter.isCreatedAt ? this.createdAt() : undefined;
         if (value === UNAVAILABLE) return "database_error";
-        return compare(filter.comparison, value, this.person) === true
-          ? "match"
-          : "no_condition_match";
+        return compare(filter.comparison, value, this) === true ? "match" : "no_condition_match";
       }
       case "flag":
-        return this.#dependsOn(filter.target, filter.expected) ? "match" : "no_condition_match";
+        return this.dependsOn(filter.target, filter.expected) ? "match" : "no_condition_match";
       case "cohort": {
         if (filter.cohort === null) return "dependency_not_found_cohort";
         if (filter.wanted === null) return "no_condition_match";
         if (filter.cohort.failure !== null) return filter.cohort.failure;
-        const isMember = matchCohort(filter.cohort, this.#set.cohorts, this.person);
+        const isMember = matchCohort(filter.cohort, this.set.cohorts, this);
         if (isMember === UNAVAILABLE) return "database_error";
         return isMember === filter.wanted ? "match" : "no_condition_match";
       }
@@ -301,8 +298,8 @@ export class Evaluation {
   }
 
   /** What an expectation on another flag gives (flag-evaluation 11.2, 11.3). */
-  #dependsOn(target: number, expected: boolean | string | null): boolean {
-    const answer = target === -1 ? undefined : this.#answers?.[target];
+  private dependsOn(target: number, expected: boolean | string | null): boolean {
+    const answer = target === -1 ? undefined : this.answers?.[target];
     if (answer?.failed === true || expected === null) return false;
     const value = answer?.value ?? false;
     return expected === true ? value !== false : value === expected;
@@ -310,8 +307,8 @@ export class Evaluation {
 
   /** The group's key sent with the request; `null` when it is missing or empty (5.3). */
   groupKey(groupName: string | null): string | null {
-    if (groupName === null || !Object.hasOwn(this.#request.groups, groupName)) return null;
-    return this.#request.groups[groupName] || null;
+    if (groupName === null || !Object.hasOwn(this.request.groups, groupName)) return null;
+    return this.request.groups[groupName] || null;
   }
 
   /** A property of a group: its key, then what was sent, then what is stored (6.4). */
@@ -322,7 +319,7 @@ export class Evaluation {
     const key = this.groupKey(groupName);
     if (groupName === null || key === null) return undefined;
     if (property.text === "$group_key") return key;
-    const { groupProperties, stored } = this.#request;
+    const { groupProperties, stored } = this.request;
     const sent = Object.hasOwn(groupProperties, groupName) ? groupProperties[groupName] : undefined;
     const value = sent === undefined ? undefined : read(sent, property);
     if (value !== undefined) return value;
@@ -333,82 +330,77 @@ export class Evaluation {
 
   /** The device id sent with the request, else one among the person properties (5.4). */
   deviceId(): string | null {
-    const { deviceId, personProperties } = this.#request;
+    const { deviceId, personProperties } = this.request;
     if (deviceId !== null && deviceId !== "") return deviceId;
     const property = ownValue(personProperties, "$device_id");
     return typeof property === "string" && property !== "" ? property : null;
   }
 
-  #rollout(flag: CompiledFlag, condition: CompiledCondition): ConditionStep {
+  private rollout(flag: CompiledFlag, condition: CompiledCondition): ConditionStep {
     const percentage = condition.rolloutPercentage;
     if (percentage === 100) return "match";
-    const identifier = this.#conditionIdentifier(flag, condition);
+    const identifier = this.conditionIdentifier(flag, condition);
     if (typeof identifier === "string") return identifier;
     // The empty identifier counts as hash 0, without hashing (2.7).
     const hash =
       identifier.text === ""
         ? 0
-        : this.#set.bucketing.hash(flag.hashPrefix, this.#plain(identifier));
+        : this.set.bucketing.hash(flag.hashPrefix, this.encoded(identifier), NO_SALT);
     return hash <= percentage / 100 ? "match" : "out_of_rollout_bound";
   }
 
-  #matched(flag: CompiledFlag, condition: CompiledCondition): FlagEvaluation {
+  private matched(flag: CompiledFlag, condition: CompiledCondition): FlagEvaluation {
     let variantIndex = condition.variantIndex;
     if (variantIndex === -1 && flag.variantKeys.length > 0) {
-      const identifier = this.#conditionIdentifier(flag, condition);
+      const identifier = this.conditionIdentifier(flag, condition);
       if (typeof identifier === "string") {
         // Without a split every identifier gets the same variant.
-        if (condition.hashDecides) return answerOf(flag, identifier, condition.index, -1);
+        if (condition.hashDecides) return answerOf(flag, identifier, condition.index);
         variantIndex = chooseVariant(0, flag.variantBounds);
       } else {
         const hash =
           identifier.text === ""
             ? 0
-            : this.#set.bucketing.hash(flag.hashPrefix, this.#salted(identifier));
+            : this.set.bucketing.hash(flag.hashPrefix, this.encoded(identifier), VARIANT_SALT);
         variantIndex = chooseVariant(hash, flag.variantBounds);
       }
     }
-    return answerOf(flag, "condition_match", condition.index, variantIndex);
+    return matchOf(flag, condition.index, variantIndex);
   }
 
   /** Whom a condition hashes (flag-evaluation 5); the failure when that is unknown. */
-  #conditionIdentifier(
+  private conditionIdentifier(
     flag: CompiledFlag,
     condition: CompiledCondition,
   ): Identifier | "hash_key_override_error" {
     if (condition.aggregation !== null) {
-      return this.#identifier(this.groupKey(condition.aggregation.groupName) ?? "");
+      return this.identifier(this.groupKey(condition.aggregation.groupName) ?? "");
     }
-    const { distinctId, anonDistinctId } = this.#request;
-    if (flag.isDeviceBucketed) return this.#identifier(this.deviceId() ?? distinctId);
-    if (!flag.isContinuous) return this.#distinctId;
-    const { person } = this.person;
+    const { distinctId, anonDistinctId } = this.request;
+    if (flag.isDeviceBucketed) return this.identifier(this.deviceId() ?? distinctId);
+    if (!flag.isContinuous) return this.distinctIdentifier;
+    const { person } = this;
     if (person === "unavailable" || person?.hashKeyOverrides === "unavailable") {
       return "hash_key_override_error";
     }
     const override = person?.hashKeyOverrides.get(flag.identity.key);
-    return this.#identifier(override || anonDistinctId || distinctId);
+    return this.identifier(override || anonDistinctId || distinctId);
   }
 
-  #identifier(text: string): Identifier {
-    if (text === this.#distinctId.text) return this.#distinctId;
-    this.#otherIdentifiers ??= new Map();
-    let identifier = this.#otherIdentifiers.get(text);
+  private identifier(text: string): Identifier {
+    if (text === this.distinctIdentifier.text) return this.distinctIdentifier;
+    this.otherIdentifiers ??= new Map();
+    let identifier = this.otherIdentifiers.get(text);
     if (identifier === undefined) {
-      identifier = { text, plain: null, salted: null };
-      this.#otherIdentifiers.set(text, identifier);
+      identifier = { text, encoded: null };
+      this.otherIdentifiers.set(text, identifier);
     }
     return identifier;
   }
 
-  #plain(identifier: Identifier): EncodedText {
-    identifier.plain ??= this.#set.bucketing.encode(identifier.text);
-    return identifier.plain;
-  }
-
-  #salted(identifier: Identifier): EncodedText {
-    identifier.salted ??= this.#set.bucketing.encode(identifier.text + VARIANT_SALT);
-    return identifier.salted;
+  private encoded(identifier: Identifier): EncodedText {
+    identifier.encoded ??= this.set.bucketing.encode(identifier.text);
+    return identifier.encoded;
   }
 }
 
@@ -423,69 +415,60 @@ function isFailureStep(step: ConditionStep): step is FailureCode {
 
 /** On or off by enrolment; the payload under "true" comes with both (8.3). */
 function enrolled(flag: CompiledFlag, isOn: boolean): FlagEvaluation {
-  return answerOf(flag, "super_condition_value", 0, isOn ? 0 : -1);
+  return answerOf(flag, isOn ? "enrolled" : "super_condition_value", 0);
 }
 
-const ENDING_NUMBERS: ReadonlyMap<Ending, number> = new Map(
-  (
-    [
-      "condition_match",
-      "out_of_rollout_bound",
-      "no_condition_match",
-      "no_condition_match_groups_skipped",
-      "no_group_type",
-      "super_condition_value",
-      "missing_dependency",
-      "database_error",
-      "dependency_not_found_cohort",
-      "dependency_cycle_cohort",
-      "dependency_not_found_flag",
-      "dependency_cycle_flag",
-      "cohort_filters_parsing_error",
-      "hash_key_override_error",
-      "flag_data_parsing_error",
-      "evaluation_fault",
-      "holdout_condition_value",
-      "flag_disabled",
-    ] satisfies Ending[]
-  ).map((ending, index) => [ending, index]),
-);
+/** The flag's one answer object for a match; the variant's position, or -1 for none. */
+function matchOf(flag: CompiledFlag, conditionIndex: number, variantIndex: number): FlagEvaluation {
+  const { matches } = flag.answers;
+  const position = conditionIndex * (flag.variantKeys.length + 1) + variantIndex + 1;
+  const known = matches[position];
+  if (known !== undefined) return known;
+  const variant = flag.variantKeys[variantIndex];
+  const answer = createAnswer(flag, "condition_match", conditionIndex, variant ?? true, variant);
+  matches[position] = answer;
+  return answer;
+}
 
-/** The flag's one answer object for an outcome; `choice` is a variant's position, or -1. */
+/** The flag's one answer object for any other ending. */
 function answerOf(
   flag: CompiledFlag,
-  ending: Ending,
+  ending: Exclude<Ending, "condition_match"> | "enrolled",
   conditionIndex: number | null,
-  choice: number,
 ): FlagEvaluation {
-  const choices = flag.variantKeys.length + 2;
-  const position = conditionIndex === null ? 0 : conditionIndex + 1;
-  const number =
-    (position * ENDING_NUMBERS.size + (ENDING_NUMBERS.get(ending) ?? 0)) * choices + choice + 1;
-  let answer = flag.answers.get(number);
-  if (answer === undefined) {
-    answer = createAnswer(flag, ending, conditionIndex, choice);
-    flag.answers.set(number, answer);
+  let answers = flag.answers.others.get(ending);
+  if (answers === undefined) {
+    answers = [];
+    flag.answers.others.set(ending, answers);
   }
+  const position = conditionIndex === null ? 0 : conditionIndex + 1;
+  const known = answers[position];
+  if (known !== undefined) return known;
+  const answer =
+    ending === "enrolled"
+      ? createAnswer(flag, "super_condition_value", conditionIndex, true, "true")
+      : createAnswer(flag, ending, conditionIndex, false, payloadKeyOf(flag, ending));
+  answers[position] = answer;
   return answer;
+}
+
+/** The newer enrolment attaches the payload to its off answer too (8.3). */
+function payloadKeyOf(flag: CompiledFlag, ending: Ending): string | null {
+  return ending === "super_condition_value" && flag.enrollmentProperty !== null ? "true" : null;
 }
 
 function createAnswer(
   flag: CompiledFlag,
   ending: Ending,
   conditionIndex: number | null,
-  choice: number,
+  value: boolean | string,
+  payloadKey: string | null = "true",
 ): FlagEvaluation {
-  const isMatch = ending === "condition_match";
-  const isEnrollment = ending === "super_condition_value";
-  const variant = isMatch ? flag.variantKeys[choice] : undefined;
-  const hasPayload =
-    isMatch || (isEnrollment && (choice === 0 || flag.enrollmentProperty !== null));
   const description = describeReason(ending, conditionIndex);
   return {
     flag: flag.identity,
-    value: isMatch ? (variant ?? true) : isEnrollment && choice === 0,
-    payload: hasPayload ? (flag.payloads.get(variant ?? "true") ?? null) : null,
+    value,
+    payload: payloadKey === null ? null : (flag.payloads.get(payloadKey) ?? null),
     reason: { code: reasonCode(ending), conditionIndex, description },
     failed: isFailure(ending),
   };

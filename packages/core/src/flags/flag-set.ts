@@ -4,6 +4,7 @@ import type { Bucketing, EncodedText } from "./bucketing.ts";
 import type { FailureCode, FlagDefinition, FlagEvaluation, FlagIdentity } from "./flag.ts";
 import type { CompiledComparison } from "./match-property.ts";
 import type { PropertyName } from "./person-property.ts";
+import type { Ending } from "./reason.ts";
 
 /**
  * A project's flags, parsed and prepared once per change of definitions. Evaluations of one set
@@ -52,7 +53,15 @@ export interface CompiledFlag {
   readonly isContinuous: boolean;
   readonly needs: FlagNeeds;
   /** Answers given so far: equal outcomes of a flag are one shared object. */
-  readonly answers: Map<number, FlagEvaluation>;
+  readonly answers: FlagAnswers;
+}
+
+/** A flag's answers, each made when it is first given. */
+export interface FlagAnswers {
+  /** For matches: by condition and variant, `condition * (variants + 1) + variant + 1`. */
+  readonly matches: (FlagEvaluation | undefined)[];
+  /** For all else: by ending, then by condition plus one (0 for no condition). */
+  readonly others: Map<Ending | "enrolled", (FlagEvaluation | undefined)[]>;
 }
 
 /** A group type a flag or condition aggregates by; `name` is null where the index is unmapped. */

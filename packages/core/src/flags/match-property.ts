@@ -186,9 +186,14 @@ function compileExact(filterValue: Json): CompiledComparison["matches"] {
   }
   const written = toText(filterValue);
   const wanted = written.toLowerCase();
+  const first = wanted.charCodeAt(0);
   return (value) => {
     const text = toText(value);
-    return text === written || text.toLowerCase() === wanted;
+    if (text === written) return true;
+    // Most values differ in their first letter: lower-casing never turns an ASCII one into another.
+    const code = text.charCodeAt(0);
+    if (code < 0x80 && (code >= 0x41 && code <= 0x5a ? code + 0x20 : code) !== first) return false;
+    return text.toLowerCase() === wanted;
   };
 }
 

@@ -22,48 +22,52 @@ export interface PersonSources {
  * merged: a look-up walks the sources.
  */
 export class PersonView implements MatchContext {
-  readonly nowMs: number;
-  readonly distinctId: string;
-  readonly person: StoredPersonFacts | null | "unavailable";
-  readonly #sent: JsonObject;
-  readonly #geo: JsonObject;
-  readonly #stored: JsonObject | null;
-  #patternBudget: PatternBudget | null = null;
-  #memberships: Map<number, boolean | typeof UNAVAILABLE> | null = null;
+  // Declared fields and `private` instead of `#`: a view is made per request, and the latter cost
+  // more to set up and to reach than all the rest of an evaluation does.
+  declare readonly nowMs: number;
+  declare readonly distinctId: string;
+  declare readonly person: StoredPersonFacts | null | "unavailable";
+  declare private readonly sent: JsonObject;
+  declare private readonly geo: JsonObject;
+  declare private readonly properties: JsonObject | null;
+  declare private budget: PatternBudget | null;
+  declare private memberships: Map<number, boolean | typeof UNAVAILABLE> | null;
 
   constructor(sources: PersonSources) {
     const { person } = sources.stored;
     this.nowMs = sources.now.getTime();
     this.distinctId = sources.distinctId;
     this.person = person;
-    this.#sent = sources.personProperties;
-    this.#geo = sources.geoProperties;
-    this.#stored = person === null || person === "unavailable" ? null : person.properties;
+    this.sent = sources.personProperties;
+    this.geo = sources.geoProperties;
+    this.properties = person === null || person === "unavailable" ? null : person.properties;
+    this.budget = null;
+    this.memberships = null;
   }
 
   get patternBudget(): PatternBudget {
-    this.#patternBudget ??= createPatternBudget();
-    return this.#patternBudget;
+    this.budget ??= createPatternBudget();
+    return this.budget;
   }
 
   /** The property's value, `undefined` where the person has none. */
   value(property: PropertyName): Json | undefined | typeof UNAVAILABLE {
-    const value = this.#ownOrStored(property);
+    const value = this.ownOrStored(property);
     return value === undefined && property.standIn !== null
-      ? this.#ownOrStored(property.standIn)
+      ? this.ownOrStored(property.standIn)
       : value;
   }
 
-  #ownOrStored(property: PropertyName): Json | undefined | typeof UNAVAILABLE {
-    const sent = read(this.#sent, property);
+  private ownOrStored(property: PropertyName): Json | undefined | typeof UNAVAILABLE {
+    const sent = read(this.sent, property);
     if (sent !== undefined && sent !== null) return sent;
     // A property sent as null is filled from the address, but not from the store (6.3).
-    const geo = read(this.#geo, property);
+    const geo = read(this.geo, property);
     if (geo !== undefined) return geo;
     if (sent === null) return null;
     if (property.text === "distinct_id") return this.distinctId;
     if (this.person === "unavailable") return UNAVAILABLE;
-    return this.#stored === null ? undefined : read(this.#stored, property);
+    return this.properties === null ? undefined : read(this.properties, property);
   }
 
   /** When the person was first seen, as text dates are written; `undefined` for no person. */
@@ -79,12 +83,12 @@ export class PersonView implements MatchContext {
 
   /** A cohort's result found earlier in this evaluation. */
   membership(id: number): boolean | typeof UNAVAILABLE | undefined {
-    return this.#memberships?.get(id);
+    return this.memberships?.get(id);
   }
 
   rememberMembership(id: number, result: boolean | typeof UNAVAILABLE): void {
-    this.#memberships ??= new Map();
-    this.#memberships.set(id, result);
+    this.memberships ??= new Map();
+    this.memberships.set(id, result);
   }
 }
 
