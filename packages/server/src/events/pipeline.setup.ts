@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { CapturedEvent } from "@hedgerow/core/events/event";
@@ -23,10 +23,7 @@ export const NOWHERE = { lookup: (): JsonObject => ({}) };
  * Everything from the log to the stores on real engines in a temporary folder, for tests. `start`
  * may be called again after `stop`: it finds what was stored.
  */
-export function temporaryPipeline() {
-  const folder = mkdtempSync(join(tmpdir(), "hedgerow-pipeline-"));
-  mkdirSync(folder, { recursive: true });
-
+export function temporaryPipeline(folder = mkdtempSync(join(tmpdir(), "hedgerow-pipeline-"))) {
   async function openStores() {
     const database = await openSqlite(join(folder, "metadata.sqlite"));
     const persons = createPersonStore(database, {
