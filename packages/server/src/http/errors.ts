@@ -119,7 +119,10 @@ function sendRefusal(reply: FastifyReply, refusal: Refusal): FastifyReply {
 function refusalOf(error: FastifyError, request: FastifyRequest): Refusal | undefined {
   switch (error.code) {
     case "FST_ERR_CTP_BODY_TOO_LARGE":
-      return new Refusal("request_too_large", "Request too large.");
+      return new Refusal(
+        "request_too_large",
+        `Request too large: the body exceeds ${request.routeOptions.bodyLimit} bytes.`,
+      );
     case "FST_ERR_CTP_INVALID_MEDIA_TYPE":
       return new Refusal(
         "unsupported_media_type",

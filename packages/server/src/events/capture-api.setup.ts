@@ -1,0 +1,104 @@
+import { randomUUID } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { CapturedEvent } from "@hedgerow/core/events/event";
+import type { InjectOptions } from "fastify";
+import { pino } from "pino";
+import { Registry } from "prom-client";
+import { v7 } from "uuid";
+import { createProjectsByToken } from "../accounts/projects-by-token.ts";
+import { openEmbeddedLog } from "../engines/embedded-log/embedded-log.ts";
+import { createAccountStore } from "../engines/sql/account-store.ts";
+import { openTemporarySqlite } from "../engines/sql/sql-engines.contract.ts";
+import { createApp } from "../http/app.ts";
+import { publicApi } from "../http/public-api.ts";
+import { captureRoutes } from "./capture.routes.ts";
+import { countCaptures } from "./ingestion-metrics.ts";
+import { createPendingPersons } from "./pending-persons.ts";
+
+export const TOKEN = "phc_capture_test";
+/** Key of a project that anonymizes addresses. */
+export const ANONYMOUS_TOKEN = "phc_capture_anonymous";
+/** The time at which every request arrives. */
+export const ARRIVAL = new Date("2026-01-15T12:00:00.000Z");
+/** A trusted proxy. */
+export const PROXY = "10.0.0.1";
+
+/** The capture routes over HTTP on real stores, and what they put into the log. */
+export async function openCaptureApi(options: { maxLogBytes?: number } = {}) {
+  const folder = mkdtempSync(join(tmpdir(), "hedgerow-capture-"));
+  const database = await openTemporarySqlite();
+  const accounts = createAccountStore(database);
+  const { id: organizationId } = await accounts.createOrganization(
+    { id: randomUUID(), name: "O", slug: "o" },
+    ARRIVAL,
+  );
+  for (const apiToken of [TOKEN, ANONYMOUS_TOKEN]) {
+    const project = await accounts.createProject(
+      {
+        uuid: randomUUID(),
+        organizationId,
+        name: "P",
+        apiToken,
+        secretApiToken: `phs_${apiToken}`,
+        timeZone: "UTC",
+      },
+      ARRIVAL,
+    );
+    if (typeof project === "string") throw new Error(project);
+    if (apiToken === ANONYMOUS_TOKEN) {
+      await accounts.updateProject(project.id, { anonymizeIps: true }, ARRIVAL);
+    }
+  }
+  const log = await openEmbeddedLog(
+    join(folder, "log.sqlite"),
+    options.maxLogBytes === undefined ? {} : { maxFileBytes: options.maxLogBytes },
+  );
+  const pendingPersons = createPendingPersons();
+  const metrics = new Registry();
+  const app = createApp({ logger: pino({ level: "silent" }) });
+  publicApi(app, (open) =>
+    captureRoutes(open, {
+      projects: createProjectsByToken({ accounts, now: Date.now }),
+      log,
+      pendingPersons,
+      trustedProxies: [PROXY],
+      clock: () => ARRIVAL,
+      newUuid: v7,
+      observer: countCaptures(metrics),
+    }),
+  );
+  await app.ready();
+  let read = 0;
+
+  return {
+    app,
+    log,
+    pendingPersons,
+    metrics,
+    /** A request; the answer's body is parsed where there is one. */
+    async send(request: InjectOptions) {
+      const { statusCode, headers, payload } = await app.inject(request);
+      // biome-ignore lint/suspicious/noExplicitAny: tests look into answers of every shape
+      const body: any = payload === "" ? undefined : JSON.parse(payload);
+      return { status: statusCode, headers, body };
+    },
+    /** The events captured since the last call, in order. */
+    async captured(): Promise<readonly CapturedEvent[]> {
+      const events: CapturedEvent[] = [];
+      while (read < (await log.end())) {
+        const { entries, end } = await log.read(read, 10_000, new AbortController().signal);
+        events.push(...entries.map(({ event }) => event));
+        read = end;
+      }
+      return events;
+    },
+    async close() {
+      await app.close();
+      await log.close();
+      await database.close();
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
