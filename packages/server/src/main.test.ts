@@ -1,11 +1,12 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { dataFolderPaths } from "./engines/data-folder/data-folder.ts";
 
 /** Processes take seconds to start where many tests share the machine. */
 const SLOW_MS = 60_000;
@@ -186,17 +187,22 @@ describe("hedgerow start", { timeout: SLOW_MS }, () => {
     expect(run.out()).toBe("");
   });
 
-  test("[CL-9] a data folder that is a file, and a bad place database, are said in one line", async () => {
+  test("[CL-9] files that cannot be used are said in one line", async () => {
     const file = join(home, "file");
     writeFileSync(file, "");
     const onFile = hedgerow(["start", "--port", "0", "--data", file]);
     const badPlaces = start({ HEDGEROW_GEOIP_DB: join(home, "absent.mmdb") });
-    for (const run of [onFile, badPlaces]) {
+    const damaged = join(home, "damaged");
+    mkdirSync(damaged);
+    writeFileSync(dataFolderPaths(damaged).events, "no database");
+    const onDamaged = hedgerow(["start", "--port", "0", "--data", damaged]);
+    for (const run of [onFile, badPlaces, onDamaged]) {
       expect(await run.exit).toBe(1);
       expect(run.err()).toMatch(/^hedgerow: cannot start: [^\n]+\n$/);
     }
     expect(onFile.err()).toContain(file);
     expect(badPlaces.err()).toContain("absent.mmdb");
+    expect(onDamaged.err()).toContain("events.duckdb");
   });
 
   test("[CL-10] a key made and revoked beside the running service counts and ends at once", async () => {

@@ -108,7 +108,8 @@ function storageReason(error: unknown): string | undefined {
   const ofTheWorld =
     /^(?:ENOENT|EACCES|EPERM|EROFS|ENOSPC|EEXIST|ENOTDIR|ECONNREFUSED|ENOTFOUND|ETIMEDOUT)$/;
   if (ofTheWorld.test(code)) return `cannot start: ${error.message || code}`;
-  if (/^SQLITE_(?:CANTOPEN|READONLY|FULL|NOTADB|CORRUPT)/.test(code)) {
+  // DuckDB's errors have no code, but a kind in front of their text.
+  if (/^SQLITE_(?:CANTOPEN|READONLY|FULL|NOTADB|CORRUPT)|^IO Error:/.test(code || error.message)) {
     return `cannot start: ${error.message} (see hedgerow doctor)`;
   }
   if (error.cause === undefined) return undefined;
