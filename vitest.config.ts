@@ -27,7 +27,8 @@ export default defineConfig({
           name: "server",
           include: ["packages/server/src/**/*.test.ts", "scripts/*.test.ts"],
           globalSetup: ["packages/server/src/engines/sql/postgres-cluster.setup.ts"],
-          testTimeout: 20_000,
+          testTimeout: 30_000,
+          hookTimeout: 60_000,
         },
       },
       {

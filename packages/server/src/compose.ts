@@ -32,6 +32,7 @@ import { flagRoutes } from "./flags/flags.routes.ts";
 import { createFlags } from "./flags/flags.ts";
 import { localEvaluationRoutes } from "./flags/local-evaluation.routes.ts";
 import { createLocalDefinitions } from "./flags/local-evaluation.ts";
+import { remoteConfigRoutes } from "./flags/remote-config.routes.ts";
 import { healthRoutes } from "./health/health.routes.ts";
 import { type App, createApp } from "./http/app.ts";
 import { managementApi } from "./http/management-api.ts";
@@ -170,10 +171,10 @@ async function compose(
       compiledFlags,
       localDefinitionsOf: createLocalDefinitions(),
     });
+    remoteConfigRoutes(open, { authenticateForDefinitions, compiledFlags });
     sdkRoutes(open, {
       projects,
       scripts: openSdkScripts(),
-      hasFlags: async ({ id }) => (await compiledFlags.get(id)).flagSet.byPosition.length > 0,
       earlyAccessFeatures: async ({ id }) =>
         earlyAccessFeaturesOf((await compiledFlags.get(id)).flagSet),
     });

@@ -1,4 +1,4 @@
-import type { EvaluationRequest } from "@hedgerow/core/flags/evaluation-request";
+import type { EvaluationRequest, FlagSelection } from "@hedgerow/core/flags/evaluation-request";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
 import { Refusal } from "../http/errors.ts";
 
@@ -7,6 +7,8 @@ export interface FlagRequest {
   readonly token: string;
   readonly identity: Identity | null;
   readonly geoipDisabled: boolean;
+  /** Where the request says it comes from; `null` leaves it to be inferred. */
+  readonly runtime: FlagSelection["runtime"];
 }
 
 type Identity = Pick<
@@ -34,7 +36,17 @@ export function parseFlagRequest(
   }
   const disabled = isTrue(ownValue(object, "disable_flags"));
   const geoipDisabled = isTrue(ownValue(object, "geoip_disable"));
-  return { token, identity: disabled ? null : parseIdentity(object), geoipDisabled };
+  return {
+    token,
+    identity: disabled ? null : parseIdentity(object),
+    geoipDisabled,
+    runtime: parseRuntime(ownValue(object, "evaluation_runtime")),
+  };
+}
+
+/** Current SDKs name their runtime; words nobody knows say nothing. */
+function parseRuntime(value: Json | undefined): FlagSelection["runtime"] {
+  return value === "client" || value === "server" ? value : null;
 }
 
 function findToken(

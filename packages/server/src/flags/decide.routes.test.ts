@@ -339,3 +339,19 @@ describe("experience continuity", () => {
     await api.close();
   });
 });
+
+describe("flags limited to a runtime", () => {
+  it("[DC-13] go by what the request says of itself, else by its headers", async () => {
+    const api = await openDecideApi();
+    await api.createFlag("server-only", everyone, { evaluationRuntime: "server" });
+    await api.createFlag("client-only", everyone, { evaluationRuntime: "client" });
+    const keysOf = async (body: object, headers: Record<string, string>) =>
+      Object.keys((await api.ask({ distinct_id: "u", ...body }, { headers })).json().flags);
+    const browser = { "user-agent": "Mozilla/5.0 (X11)", origin: "https://a.b" };
+    expect(await keysOf({}, browser)).toEqual(["client-only"]);
+    expect(await keysOf({}, { "user-agent": "posthog-python/6.7" })).toEqual(["server-only"]);
+    expect(await keysOf({}, { "user-agent": "unheard-of" })).toEqual([]);
+    expect(await keysOf({ evaluation_runtime: "server" }, browser)).toEqual(["server-only"]);
+    await api.close();
+  });
+});

@@ -47,7 +47,7 @@ export function decideRoutes(
       project,
       request: flagRequest,
       address: geoAddressOf(request),
-      runtime: detectRuntime(request.headers),
+      runtime: flagRequest.runtime ?? detectRuntime(request.headers),
       onlySurveyFlags: isYes(query.only_evaluate_survey_feature_flags),
     });
     reply.header("content-type", "application/json; charset=utf-8");

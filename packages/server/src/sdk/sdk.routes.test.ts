@@ -40,7 +40,6 @@ describe("what browser SDKs load", () => {
           forget: () => {},
         },
         scripts: openSdkScripts(),
-        hasFlags: async () => flagSet.byPosition.length > 0,
         earlyAccessFeatures: async () => earlyAccessFeaturesOf(flagSet),
       }),
     );

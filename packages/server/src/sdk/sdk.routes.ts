@@ -30,8 +30,6 @@ export function sdkRoutes(
   deps: {
     readonly projects: ProjectsByToken;
     readonly scripts: SdkScripts;
-    /** Whether the project has any flag that can be on. */
-    readonly hasFlags: (project: Project) => Promise<boolean>;
     readonly earlyAccessFeatures: (project: Project) => Promise<readonly EarlyAccessEntry[]>;
   },
 ): void {
@@ -60,7 +58,8 @@ export function sdkRoutes(
     return {
       token,
       ...CLIENT_SETTINGS,
-      hasFeatureFlags: await deps.hasFlags(project),
+      // Always: a page loaded before the first flag exists would never ask again.
+      hasFeatureFlags: true,
       errorTracking: { autocaptureExceptions: false, suppressionRules: [] },
     };
   }
@@ -71,7 +70,7 @@ export function sdkRoutes(
     "/array/:token/config",
     { schema: { tags, summary: "Settings of a browser SDK", params: tokenParam } },
     async (request, reply) => {
-      reply.header("cache-control", "public, max-age=30");
+      reply.header("cache-control", "no-cache");
       return remoteConfig(request.params.token);
     },
   );
@@ -81,7 +80,7 @@ export function sdkRoutes(
     { schema: { tags, summary: "Settings of a browser SDK, as a script", params: tokenParam } },
     async (request, reply) => {
       const config = await remoteConfig(request.params.token);
-      reply.header("cache-control", "public, max-age=30").type(SCRIPT_TYPE);
+      reply.header("cache-control", "no-cache").type(SCRIPT_TYPE);
       return configScript(request.params.token, config);
     },
   );
@@ -93,7 +92,7 @@ export function sdkRoutes(
       const config = await remoteConfig(request.params.token);
       const sdk = await scripts.script("array.js");
       if (!sdk) throw new Refusal("not_found", "Not found.");
-      reply.header("cache-control", "public, max-age=30").type(SCRIPT_TYPE);
+      reply.header("cache-control", "no-cache").type(SCRIPT_TYPE);
       return `${sdk.source.toString("utf8")}\n${configScript(request.params.token, config)}`;
     },
   );
