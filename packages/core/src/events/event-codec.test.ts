@@ -1,0 +1,48 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import type { JsonObject } from "../json.ts";
+import type { CapturedEvent } from "./event.ts";
+import { decodeEvent, encodeEvent } from "./event-codec.ts";
+
+const text = fc.string({ unit: "binary" });
+const instant = fc.date({
+  min: new Date("0000-01-01T00:00:00Z"),
+  max: new Date("9999-12-31T23:59:59.999Z"),
+  noInvalidDate: true,
+});
+/** As they come off the wire: whatever a name is, it is an own key. */
+const properties = fc
+  .dictionary(fc.oneof(text, fc.constantFrom("__proto__", "constructor", "")), fc.jsonValue())
+  .map((object) => JSON.parse(JSON.stringify(object)) as JsonObject);
+const event: fc.Arbitrary<CapturedEvent> = fc.record({
+  uuid: fc.uuid(),
+  projectId: fc.nat(),
+  event: text,
+  distinctId: text,
+  properties,
+  timestamp: instant,
+  clientTimestamp: fc.option(instant),
+  receivedAt: instant,
+});
+
+describe("the encoding of events", () => {
+  it("[PI-1] is one line that reads back as the same event", () => {
+    fc.assert(
+      fc.property(event, (captured) => {
+        const line = encodeEvent(captured);
+        expect(line).not.toMatch(/[\n\r]/);
+        const decoded = decodeEvent(line);
+        expect(decoded).toEqual(captured);
+        expect(Object.keys(decoded.properties)).toEqual(Object.keys(captured.properties));
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  it.each(["", "{}", "[]", "[1,2]", "not JSON", "[1,2,3,4,5,6,7,8,9]"])(
+    "[PI-1] refuses to read %j",
+    (line) => {
+      expect(() => decodeEvent(line)).toThrow(SyntaxError);
+    },
+  );
+});
