@@ -5,8 +5,8 @@ import { PropertySheet, type PropertyTimes } from "@hedgerow/core/persons/proper
 import type { Transaction } from "kysely";
 import type { PersonOutcome } from "../../persons/person-store.ts";
 import { personUuid } from "../../persons/person-uuid.ts";
-import { inChunks } from "./chunks.ts";
 import { decodeBoolean, decodeInstant, decodeJson } from "./codec.ts";
+import { inTurns } from "./in-turns.ts";
 import { lockPersons, PERSONS_CONSUMER } from "./person-lock.ts";
 import { type LedgerChanges, type Merge, savePersonLedger } from "./save-person-ledger.ts";
 import type { Schema } from "./schema.ts";
@@ -52,18 +52,20 @@ export async function applyToPersons(
       continuityFlagKeys: continuityFlagKeys.get(projectId) ?? [],
     });
     const merges: Merge[] = [];
-    for (const { entry, update } of all) {
-      if (entry.position > position) {
-        const applied = ledger.apply(entry.event, update);
-        outcomes.set(entry.position, { position: entry.position, ...applied });
-        if (applied.merged) merges.push({ position: entry.position, ...applied.merged });
-      } else {
-        outcomes.set(entry.position, {
-          position: entry.position,
-          personId: ledger.personId(update.distinctId),
-          merged: earlierMerges.get(entry.position) ?? null,
-          warnings: [],
-        });
+    for await (const some of inTurns(all)) {
+      for (const { entry, update } of some) {
+        if (entry.position > position) {
+          const applied = ledger.apply(entry.event, update);
+          outcomes.set(entry.position, { position: entry.position, ...applied });
+          if (applied.merged) merges.push({ position: entry.position, ...applied.merged });
+        } else {
+          outcomes.set(entry.position, {
+            position: entry.position,
+            personId: ledger.personId(update.distinctId),
+            merged: earlierMerges.get(entry.position) ?? null,
+            warnings: [],
+          });
+        }
       }
     }
     changes.push(await savePersonLedger(transaction, projectId, { ledger, merges }));
@@ -97,7 +99,7 @@ async function knownProjects(
   ids: readonly number[],
 ): Promise<ReadonlySet<number>> {
   const known = new Set<number>();
-  for (const some of inChunks(ids)) {
+  for await (const some of inTurns(ids)) {
     const rows = await transaction
       .selectFrom("projects")
       .select("id")
@@ -114,7 +116,7 @@ async function mergesOf(
   positions: readonly number[],
 ): Promise<ReadonlyMap<number, { from: string; into: string }>> {
   const merges = new Map<number, { from: string; into: string }>();
-  for (const some of inChunks(positions)) {
+  for await (const some of inTurns(positions)) {
     const rows = await transaction
       .selectFrom("person_merges")
       .select(["position", "from_uuid", "into_uuid"])
@@ -185,7 +187,7 @@ async function admitPersons(
 ): Promise<ReadonlyMap<string, LedgerPerson>> {
   const persons = new Map<number, LedgerPerson>();
   const byDistinctId = new Map<string, LedgerPerson>();
-  for (const some of inChunks([...distinctIds])) {
+  for await (const some of inTurns([...distinctIds])) {
     const rows = await transaction
       .selectFrom("person_distinct_ids as d")
       .innerJoin("persons as p", "p.id", "d.person_id")
@@ -224,7 +226,7 @@ async function admitHashKeys(
   transaction: Transaction<Schema>,
   persons: ReadonlyMap<number, LedgerPerson>,
 ): Promise<void> {
-  for (const some of inChunks([...persons.keys()])) {
+  for await (const some of inTurns([...persons.keys()])) {
     const rows = await transaction
       .selectFrom("flag_hash_key_overrides")
       .selectAll()
@@ -243,7 +245,7 @@ async function admitGroups(
     keys,
   }: { ledger: PersonLedger; typeIndex: number; keys: ReadonlySet<string> },
 ): Promise<void> {
-  for (const some of inChunks([...keys])) {
+  for await (const some of inTurns([...keys])) {
     const rows = await transaction
       .selectFrom("groups")
       .select(["group_key", "properties", "property_times", "created_at"])

@@ -7,7 +7,6 @@ import type {
   MembershipChange,
   NamedPersons,
 } from "../../cohorts/cohort-store.ts";
-import { inChunks } from "./chunks.ts";
 import {
   decodeBoolean,
   decodeInstant,
@@ -17,6 +16,7 @@ import {
   encodeJson,
 } from "./codec.ts";
 import { containsText } from "./contains-text.ts";
+import { inTurns } from "./in-turns.ts";
 import { lockPersons } from "./person-lock.ts";
 import { nextRevisionAfter } from "./project-revisions.ts";
 import type { Schema } from "./schema.ts";
@@ -190,7 +190,7 @@ async function findPersons(
   { uuids, distinctIds }: NamedPersons,
 ): Promise<{ ids: ReadonlySet<number>; unknown: NamedPersons }> {
   const idsByUuid = new Map<string, number>();
-  for (const chunk of inChunks(uuids.map((uuid) => uuid.toLowerCase()))) {
+  for await (const chunk of inTurns(uuids.map((uuid) => uuid.toLowerCase()))) {
     const rows = await transaction
       .selectFrom("persons")
       .select(["uuid", "id"])
@@ -200,7 +200,7 @@ async function findPersons(
     for (const { uuid, id } of rows) idsByUuid.set(uuid, id);
   }
   const idsByDistinctId = new Map<string, number>();
-  for (const chunk of inChunks(distinctIds)) {
+  for await (const chunk of inTurns(distinctIds)) {
     const rows = await transaction
       .selectFrom("person_distinct_ids")
       .select(["distinct_id", "person_id"])
@@ -224,7 +224,7 @@ async function insertMembers(
   personIds: ReadonlySet<number>,
 ): Promise<number> {
   let inserted = 0;
-  for (const chunk of inChunks([...personIds])) {
+  for await (const chunk of inTurns([...personIds])) {
     const { numInsertedOrUpdatedRows } = await transaction
       .insertInto("cohort_members")
       .values(chunk.map((personId) => ({ cohort_id: cohortId, person_id: personId })))
@@ -241,7 +241,7 @@ async function deleteMembers(
   personIds: ReadonlySet<number>,
 ): Promise<number> {
   let deleted = 0;
-  for (const chunk of inChunks([...personIds])) {
+  for await (const chunk of inTurns([...personIds])) {
     const { numDeletedRows } = await transaction
       .deleteFrom("cohort_members")
       .where("cohort_id", "=", cohortId)

@@ -3,9 +3,9 @@ import { personUpdateOf } from "@hedgerow/core/persons/person-update";
 import type { Transaction } from "kysely";
 import type { PersonStore } from "../../persons/person-store.ts";
 import { applyToPersons } from "./apply-to-persons.ts";
-import { inChunks } from "./chunks.ts";
 import { decodeBoolean, decodeInstant, decodeJson } from "./codec.ts";
 import { createPlainFacts, createRememberingFacts } from "./facts-reader.ts";
+import { inTurns } from "./in-turns.ts";
 import { asksForPerson } from "./person-facts.ts";
 import { lockPersons, PERSONS_CONSUMER } from "./person-lock.ts";
 import type { Schema } from "./schema.ts";
@@ -95,7 +95,7 @@ export function createPersonStore(
             hash_key: cleanText(anonDistinctId),
           })),
         );
-        for (const some of inChunks(rows)) {
+        for await (const some of inTurns(rows)) {
           await transaction
             .insertInto("flag_hash_key_overrides")
             .values(some)

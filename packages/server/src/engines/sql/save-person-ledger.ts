@@ -1,8 +1,8 @@
 import type { LedgerPerson, PersonLedger } from "@hedgerow/core/persons/person-ledger";
 import type { PropertySheet } from "@hedgerow/core/persons/property-sheet";
 import { type Insertable, sql, type Transaction } from "kysely";
-import { inChunks } from "./chunks.ts";
 import { encodeBoolean, encodeInstant, encodeJson } from "./codec.ts";
+import { inTurns } from "./in-turns.ts";
 import { nextRevision } from "./project-revisions.ts";
 import type { Schema } from "./schema.ts";
 
@@ -40,7 +40,7 @@ export async function savePersonLedger(
 
   const created = living.filter((person) => person.stored === null);
   const byUuid = new Map(created.map((person) => [person.uuid, person]));
-  for (const some of inChunks(created)) {
+  for await (const some of inTurns(created)) {
     const rows = await transaction
       .insertInto("persons")
       .values(some.map((person) => encodePerson(projectId, person)))
@@ -51,15 +51,11 @@ export async function savePersonLedger(
       if (person) ids.set(person, id);
     }
   }
-  const changed = living.flatMap((person) =>
-    person.stored && person.isChanged
-      ? { ...encodePerson(projectId, person), id: person.stored.id }
-      : [],
-  );
-  for (const some of inChunks(changed)) {
+  const changed = living.filter((person) => person.stored !== null && person.isChanged);
+  for await (const some of inTurns(changed)) {
     await transaction
       .insertInto("persons")
-      .values(some)
+      .values(some.map((person) => ({ ...encodePerson(projectId, person), id: idOf(person) })))
       .onConflict((conflict) =>
         conflict.column("id").doUpdateSet((eb) => ({
           properties: eb.ref("excluded.properties"),
@@ -77,13 +73,13 @@ export async function savePersonLedger(
       person_id: idOf(person),
     })),
   );
-  for (const some of inChunks(distinctIds)) {
+  for await (const some of inTurns(distinctIds)) {
     await transaction.insertInto("person_distinct_ids").values(some).execute();
   }
   const moves = ledger.persons.flatMap((person) =>
     person.stored && person.mergedInto ? { from: person.stored.id, into: idOf(person) } : [],
   );
-  for (const some of inChunks(moves)) await moveBelongings(transaction, some);
+  for await (const some of inTurns(moves)) await moveBelongings(transaction, some);
   const hashKeys = living.flatMap((person) =>
     [...person.newHashKeys].map(([flagKey, hashKey]) => ({
       person_id: idOf(person),
@@ -91,11 +87,11 @@ export async function savePersonLedger(
       hash_key: hashKey,
     })),
   );
-  for (const some of inChunks(hashKeys)) {
+  for await (const some of inTurns(hashKeys)) {
     await transaction.insertInto("flag_hash_key_overrides").values(some).execute();
   }
   await saveGroups(transaction, projectId, ledger);
-  for (const some of inChunks(merges)) {
+  for await (const some of inTurns(merges)) {
     await transaction
       .insertInto("person_merges")
       .values(
@@ -172,7 +168,7 @@ async function saveGroups(
       .execute();
   }
   const changed = [...ledger.groups].filter((group) => group.isChanged);
-  for (const some of inChunks(changed)) {
+  for await (const some of inTurns(changed)) {
     await transaction
       .insertInto("groups")
       .values(
