@@ -31,6 +31,7 @@ import { decideRoutes } from "./flags/decide.routes.ts";
 import { flagRoutes } from "./flags/flags.routes.ts";
 import { createFlags } from "./flags/flags.ts";
 import { localEvaluationRoutes } from "./flags/local-evaluation.routes.ts";
+import { wireLocalDefinitions } from "./flags/local-evaluation.schemas.ts";
 import { createLocalDefinitions } from "./flags/local-evaluation.ts";
 import { remoteConfigRoutes } from "./flags/remote-config.routes.ts";
 import { healthRoutes } from "./health/health.routes.ts";
@@ -169,7 +170,7 @@ async function compose(
     localEvaluationRoutes(open, {
       authenticateForDefinitions,
       compiledFlags,
-      localDefinitionsOf: createLocalDefinitions(),
+      localDefinitionsOf: createLocalDefinitions(wireLocalDefinitions),
     });
     remoteConfigRoutes(open, { authenticateForDefinitions, compiledFlags });
     sdkRoutes(open, {

@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import type { App } from "../http/app.ts";
 import { clientAddressOf } from "../http/client-address.ts";
 import { decodeBody, encodedBodyOf } from "../http/decode-body.ts";
-import { networks } from "../persons/network-address.ts";
+import { networks } from "../platform/network-address.ts";
 import { CaptureAnswer, CaptureQuery, wireRejected } from "./capture.schemas.ts";
 import { type CaptureDeps, type CaptureInput, capture, discard } from "./capture.ts";
 

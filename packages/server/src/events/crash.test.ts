@@ -40,7 +40,7 @@ describe("a process killed at random moments under load", () => {
     const { folder } = pipeline;
     const stores = await pipeline.openStores();
     const projectId = await stores.newProject();
-    await stores.closeStores();
+    await pipeline.closeStores();
 
     const acknowledged: number[] = [];
     let first = 0;
@@ -86,7 +86,6 @@ describe("a process killed at random moments under load", () => {
       });
       expect(history.events.map(({ properties }) => properties.number)).toEqual(own);
     }
-    await run.stop();
-    pipeline.remove();
+    await pipeline.remove();
   }, 120_000);
 });

@@ -9,7 +9,7 @@ import { createPersonStore } from "../engines/sql/person-store.ts";
 import { projectsAndUsers } from "../engines/sql/projects-and-users.setup.ts";
 import { openSqlite } from "../engines/sql/sqlite.ts";
 import { createPendingPersons } from "./pending-persons.ts";
-import { startWorker, type WorkerDeps } from "./worker.ts";
+import { startWorker, type Worker, type WorkerDeps } from "./worker.ts";
 
 /** What a test may put in the place of a part, around the real one. */
 export type Around = Partial<{
@@ -20,11 +20,15 @@ export type Around = Partial<{
 export const NOWHERE = { lookup: (): JsonObject => ({}) };
 
 /**
- * Everything from the log to the stores on real engines in a temporary folder, for tests. `start`
- * may be called again after `stop`: it finds what was stored.
+ * Everything from the log to the stores on real engines in a folder, for tests. The stores are
+ * opened by whatever needs them first, and stay open until `closeStores`: after that, the next to
+ * open them finds what was stored.
  */
 export function temporaryPipeline(folder = mkdtempSync(join(tmpdir(), "hedgerow-pipeline-"))) {
-  async function openStores() {
+  let opened: ReturnType<typeof openAll> | undefined;
+  let worker: Worker | undefined;
+
+  async function openAll() {
     const database = await openSqlite(join(folder, "metadata.sqlite"));
     const persons = createPersonStore(database, {
       continuityFlagKeys: () => [],
@@ -37,17 +41,28 @@ export function temporaryPipeline(folder = mkdtempSync(join(tmpdir(), "hedgerow-
     const log = await openEmbeddedLog(join(folder, "log.sqlite"), {
       after: Math.max(await persons.position(), await events.position()),
     });
-    return {
-      persons,
-      events,
-      log,
-      newProject: async () => (await projectsAndUsers(database)).newProject(),
-      closeStores: async () => {
-        await log.close();
-        await events.close();
-        await database.close();
-      },
-    };
+    const newProject = async () => (await projectsAndUsers(database)).newProject();
+    return { database, persons, events, log, newProject };
+  }
+
+  function openStores() {
+    opened ??= openAll();
+    return opened;
+  }
+
+  async function stopWorker(): Promise<void> {
+    await worker?.close();
+    worker = undefined;
+  }
+
+  async function closeStores(): Promise<void> {
+    await stopWorker();
+    if (!opened) return;
+    const { database, events, log } = await opened;
+    opened = undefined;
+    await log.close();
+    await events.close();
+    await database.close();
   }
 
   async function start(around: Around = {}, timing: WorkerDeps["timing"] = {}) {
@@ -75,13 +90,12 @@ export function temporaryPipeline(folder = mkdtempSync(join(tmpdir(), "hedgerow-
       ...(around.geoIp && { geoIp: around.geoIp(real.geoIp) }),
       ...(around.steps && { steps: around.steps(real.steps) ?? [] }),
     };
-    const worker = await startWorker(deps);
+    worker = await startWorker(deps);
     return {
       ...stores,
       pendingPersons,
       logged,
       counts,
-      worker,
       /** Appends as capture does. */
       async append(events: readonly CapturedEvent[]) {
         const positions = await stores.log.append(events);
@@ -96,10 +110,6 @@ export function temporaryPipeline(folder = mkdtempSync(join(tmpdir(), "hedgerow-
           throw new Error("the pipeline did not get to the end");
         }
       },
-      async stop() {
-        await worker.close();
-        await stores.closeStores();
-      },
     };
   }
 
@@ -107,6 +117,11 @@ export function temporaryPipeline(folder = mkdtempSync(join(tmpdir(), "hedgerow-
     folder,
     openStores,
     start,
-    remove: () => rmSync(folder, { recursive: true, force: true }),
+    stopWorker,
+    closeStores,
+    async remove() {
+      await closeStores();
+      rmSync(folder, { recursive: true, force: true });
+    },
   };
 }

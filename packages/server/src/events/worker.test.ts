@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, afterEach, describe, expect, it } from "vitest";
 import { sampleEvent } from "./event-log.contract.ts";
 import type { EventStore } from "./event-store.ts";
 import { temporaryPipeline } from "./pipeline.setup.ts";
@@ -6,15 +6,17 @@ import { temporaryPipeline } from "./pipeline.setup.ts";
 const DOWN = new Error("the store is down");
 
 describe("the worker", () => {
-  let pipeline: ReturnType<typeof temporaryPipeline>;
-  beforeEach(() => {
-    pipeline = temporaryPipeline();
-  });
-  afterEach(() => pipeline.remove());
+  const pipeline = temporaryPipeline();
+  afterEach(() => pipeline.stopWorker());
+  afterAll(() => pipeline.remove());
 
   async function namesIn(events: EventStore, projectId: number) {
     const page = await events.events({ projectId, limit: 1000, offset: 0, order: "oldest-first" });
     return page.events.map(({ event }) => event);
+  }
+  async function lettersIn(events: EventStore, projectId: number) {
+    const letters = await events.deadLetters(1000);
+    return letters.filter(({ event }) => event.projectId === projectId);
   }
   const at = (second: number) => new Date(Date.UTC(2024, 0, 1, 0, 0, second));
 
@@ -37,7 +39,6 @@ describe("the worker", () => {
       order: "oldest-first",
     });
     expect(events.map((found) => found.event)).toEqual(["before", "$identify", "after"]);
-    await run.stop();
   });
 
   it("[PI-41] applies person changes without waiting for the event store", async () => {
@@ -67,7 +68,6 @@ describe("the worker", () => {
     release();
     await run.settle();
     expect((await namesIn(run.events, projectId)).length).toBe(2);
-    await run.stop();
   });
 
   it("[PI-42] stores everything once when the event store was down for a while, in order", async () => {
@@ -88,9 +88,8 @@ describe("the worker", () => {
     }
     await run.settle();
     expect(await namesIn(run.events, projectId)).toEqual(names);
-    expect(await run.events.deadLetters(10)).toEqual([]);
+    expect(await lettersIn(run.events, projectId)).toEqual([]);
     expect(run.logged.length).toBeGreaterThan(0);
-    await run.stop();
   });
 
   it("[PI-42] applies everything once when the person store was down for a while", async () => {
@@ -117,8 +116,7 @@ describe("the worker", () => {
       const person = await run.persons.personByDistinctId(projectId, id);
       expect(person?.properties).toMatchObject({ id });
     }
-    expect(await run.events.deadLetters(10)).toEqual([]);
-    await run.stop();
+    expect(await lettersIn(run.events, projectId)).toEqual([]);
   });
 
   it("[PI-43] sets aside events whose person changes fail, stores them, and holds up nobody", async () => {
@@ -142,10 +140,9 @@ describe("the worker", () => {
     await run.settle();
     expect(await namesIn(run.events, projectId)).toEqual(names);
     expect(run.counts.setAside).toBe(3);
-    const letters = await run.events.deadLetters(10);
+    const letters = await lettersIn(run.events, projectId);
     expect(letters.map(({ event }) => event.event)).toEqual(["poison", "poison", "poison"]);
     expect(letters[0]?.reason).toContain("poisoned");
-    await run.stop();
   });
 
   it("[PI-43] sets aside events that cannot be stored, and only those", async () => {
@@ -165,11 +162,38 @@ describe("the worker", () => {
     );
     await run.settle();
     expect(await namesIn(run.events, projectId)).toEqual(["a", "b", "c", "d"]);
-    expect((await run.events.deadLetters(10)).map(({ reason }) => reason)).toEqual([
+    expect((await lettersIn(run.events, projectId)).map(({ reason }) => reason)).toEqual([
       "it could not be stored: poisoned",
       "it could not be stored: poisoned",
     ]);
-    await run.stop();
+  });
+
+  it("[PI-43] gets past a project of which every event fails, and past a failing event that is alone", async () => {
+    const run = await pipeline.start({
+      persons: (real) => ({
+        ...real,
+        position: () => real.position(),
+        groupTypes: (projectId) => real.groupTypes(projectId),
+        applyEvents: async (entries) => {
+          if (entries.some(({ event }) => event.event === "poison")) throw new Error("poisoned");
+          return real.applyEvents(entries);
+        },
+      }),
+    });
+    const [bad, good] = [await run.newProject(), await run.newProject()];
+    await run.append([sampleEvent({ projectId: bad, event: "poison" })]);
+    await run.settle();
+    await run.append(
+      Array.from({ length: 30 }, (_, index) =>
+        index % 10 === 9
+          ? sampleEvent({ projectId: good, event: "fine" })
+          : sampleEvent({ projectId: bad, event: "poison" }),
+      ),
+    );
+    await run.settle();
+    expect(await namesIn(run.events, good)).toEqual(["fine", "fine", "fine"]);
+    expect((await lettersIn(run.events, good)).length).toBe(0);
+    expect((await lettersIn(run.events, bad)).length).toBe(28);
   });
 
   it("[PI-44] lets steps change, drop and set aside events; one that throws sets its event aside", async () => {
@@ -198,11 +222,10 @@ describe("the worker", () => {
     );
     await run.settle();
     expect(await namesIn(run.events, projectId)).toEqual(["A", "B"]);
-    expect((await run.events.deadLetters(10)).map(({ reason }) => reason)).toEqual([
+    expect((await lettersIn(run.events, projectId)).map(({ reason }) => reason)).toEqual([
       "odd",
       "step sort out failed: bug",
     ]);
-    await run.stop();
   });
 
   it("[PI-45] adds the place of an address, unless told not to or told better", async () => {
@@ -240,7 +263,6 @@ describe("the worker", () => {
     ]);
     const person = await run.persons.personByDistinctId(projectId, "u0");
     expect(person?.properties).toMatchObject(place);
-    await run.stop();
   });
 
   it("[PI-46] finishes after a restart what it had not done, persons before anybody asks", async () => {
@@ -250,14 +272,12 @@ describe("the worker", () => {
       sampleEvent({ projectId, distinctId: `u${index % 7}`, properties: { $set: { index } } }),
     );
     await stores.log.append(events);
-    await stores.closeStores();
     const run = await pipeline.start();
     await run.pendingPersons.settled(projectId, { distinctIds: ["u3"] });
     const person = await run.persons.personByDistinctId(projectId, "u3");
     expect(person?.properties).toMatchObject({ index: 1494 });
     await run.settle();
     expect((await namesIn(run.events, projectId)).length).toBe(1000);
-    await run.stop();
   });
 
   it("[PI-47] stores what the log holds before it closes", async () => {
@@ -265,9 +285,85 @@ describe("the worker", () => {
     const projectId = await run.newProject();
     await run.append([sampleEvent({ projectId, event: "first" })]);
     await run.append([sampleEvent({ projectId, event: "last" })]);
-    await run.worker.close();
+    await pipeline.stopWorker();
     expect((await namesIn(run.events, projectId)).toSorted()).toEqual(["first", "last"]);
-    await run.stop();
+  });
+
+  it("[PI-47] closes in time when a store is down, and loses nothing", async () => {
+    const down = await pipeline.start(
+      {
+        events: (real) => ({
+          ...real,
+          insert: async () => {
+            throw DOWN;
+          },
+        }),
+      },
+      { drainMs: 30, longestRetryMs: 60_000 },
+    );
+    const projectId = await down.newProject();
+    await down.append([sampleEvent({ projectId, event: "kept" })]);
+    const startedAt = performance.now();
+    await pipeline.stopWorker();
+    expect(performance.now() - startedAt).toBeLessThan(2000);
+    expect(await namesIn(down.events, projectId)).toEqual([]);
+    const run = await pipeline.start();
+    await run.settle();
+    expect(await namesIn(run.events, projectId)).toEqual(["kept"]);
+  });
+
+  it("[PI-49] stores a uuid once per project: in a request, between requests, after a restart", async () => {
+    const uuid = crypto.randomUUID();
+    const first = await pipeline.start();
+    const [projectId, another] = [await first.newProject(), await first.newProject()];
+    const named = (event: string, project = projectId) =>
+      sampleEvent({ uuid, projectId: project, event });
+    await first.append([named("first"), named("in the same request")]);
+    await first.append([named("in the next"), named("elsewhere", another)]);
+    await first.settle();
+    await first.append([named("later")]);
+    await first.settle();
+    await pipeline.closeStores();
+    const second = await pipeline.start();
+    await second.append([named("after a restart"), sampleEvent({ projectId, event: "new" })]);
+    await second.settle();
+    expect((await namesIn(second.events, projectId)).toSorted()).toEqual(["first", "new"]);
+    expect(await namesIn(second.events, another)).toEqual(["elsewhere"]);
+  });
+
+  it("[PI-51] goes on after a crash between person changes and storage as if there was none", async () => {
+    const crashing = await pipeline.start(
+      { events: (real) => ({ ...real, insert: () => new Promise(() => {}) }) },
+      { drainMs: 20 },
+    );
+    const projectId = await crashing.newProject();
+    const event = (name: string, distinctId: string, second: number, properties = {}) =>
+      sampleEvent({ projectId, event: name, distinctId, timestamp: at(second), properties });
+    await crashing.append([
+      event("before", "anon", 1, { $set_once: { first: "anon" } }),
+      event("$identify", "ann", 2, { $anon_distinct_id: "anon", $set: { plan: "pro" } }),
+      event("other", "bob", 3),
+      event("after", "ann", 4, { $unset: ["plan"] }),
+    ]);
+    await crashing.pendingPersons.settled(projectId, { distinctIds: ["ann", "bob"] });
+    const before = await crashing.persons.personByDistinctId(projectId, "ann");
+    expect(before?.distinctIds.toSorted()).toEqual(["ann", "anon"]);
+    expect(before?.properties).toMatchObject({ first: "anon" });
+    expect(before?.properties).not.toHaveProperty("plan");
+    await pipeline.closeStores();
+
+    const run = await pipeline.start();
+    await run.settle();
+    const ann = await run.persons.personByDistinctId(projectId, "ann");
+    expect(ann).toEqual(before);
+    const history = await run.events.events({
+      projectId,
+      personId: ann?.uuid ?? "",
+      limit: 10,
+      offset: 0,
+      order: "oldest-first",
+    });
+    expect(history.events.map((found) => found.event)).toEqual(["before", "$identify", "after"]);
   });
 
   it("[PI-48] remembers no more rows than fit and reads the others again", async () => {
@@ -298,6 +394,5 @@ describe("the worker", () => {
       for (const { uuid } of (await run.events.events(query)).events) seen.add(uuid);
     }
     expect(seen.size).toBe(25_000);
-    await run.stop();
   }, 60_000);
 });

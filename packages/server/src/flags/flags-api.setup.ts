@@ -17,6 +17,7 @@ import { createCompiledFlags } from "./compiled-flags.ts";
 import { flagRoutes } from "./flags.routes.ts";
 import { createFlags } from "./flags.ts";
 import { localEvaluationRoutes } from "./local-evaluation.routes.ts";
+import { wireLocalDefinitions } from "./local-evaluation.schemas.ts";
 import { createLocalDefinitions } from "./local-evaluation.ts";
 
 /** The answer to a request: status, headers and parsed body. */
@@ -78,7 +79,7 @@ export async function openFlagsApi() {
         return project ?? projectNamed((request.params as { project_id?: string }).project_id);
       },
       compiledFlags,
-      localDefinitionsOf: createLocalDefinitions(),
+      localDefinitionsOf: createLocalDefinitions(wireLocalDefinitions),
     }),
   );
   await app.ready();

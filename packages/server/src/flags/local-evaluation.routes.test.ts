@@ -235,12 +235,14 @@ describe("fetching definitions", () => {
 
   test("[LE-7] a feed is built once per change and variant", async () => {
     await create("feature_flags", { key: "k" });
-    const localDefinitionsOf = createLocalDefinitions();
+    const localDefinitionsOf = createLocalDefinitions(wireLocalDefinitions);
     const snapshot = await api.compiledFlags.get(projectId);
     const first = localDefinitionsOf(projectId, snapshot, { sendCohorts: true });
     expect(localDefinitionsOf(projectId, snapshot, { sendCohorts: true })).toBe(first);
     expect(localDefinitionsOf(projectId, snapshot, { sendCohorts: false })).not.toBe(first);
-    const elsewhere = createLocalDefinitions()(projectId, snapshot, { sendCohorts: true });
+    const elsewhere = createLocalDefinitions(wireLocalDefinitions)(projectId, snapshot, {
+      sendCohorts: true,
+    });
     expect(elsewhere.etag).toBe(first.etag);
   });
 

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { FlagSnapshot } from "./compiled-flags.ts";
-import { wireLocalDefinitions } from "./local-evaluation.schemas.ts";
+import type { VersionedDefinitions } from "./flag-store.ts";
 
 /** A feed of definitions, ready to be sent. */
 export interface LocalDefinitions {
@@ -21,16 +21,21 @@ export type LocalDefinitionsOf = (
   options: { sendCohorts: boolean },
 ) => LocalDefinitions;
 
-export function createLocalDefinitions(): LocalDefinitionsOf {
+/** @param wire the wire form of a project's definitions */
+export function createLocalDefinitions(
+  wire: (
+    projectId: number,
+    definitions: VersionedDefinitions,
+    options: { sendCohorts: boolean },
+  ) => object,
+): LocalDefinitionsOf {
   const built = new WeakMap<FlagSnapshot, Map<boolean, LocalDefinitions>>();
   return (projectId, snapshot, { sendCohorts }) => {
     const variants = built.get(snapshot) ?? new Map<boolean, LocalDefinitions>();
     built.set(snapshot, variants);
     const known = variants.get(sendCohorts);
     if (known) return known;
-    const text = JSON.stringify(
-      wireLocalDefinitions(projectId, snapshot.definitions, { sendCohorts }),
-    );
+    const text = JSON.stringify(wire(projectId, snapshot.definitions, { sendCohorts }));
     const body = Buffer.from(text);
     const etag = `"${createHash("sha256").update(body).digest("base64url").slice(0, 27)}"`;
     const definitions = { etag, body };

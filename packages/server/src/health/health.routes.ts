@@ -1,5 +1,5 @@
-import { Type } from "typebox";
 import type { Registry } from "prom-client";
+import { Type } from "typebox";
 import type { App } from "../http/app.ts";
 
 const tags = ["health"];
@@ -34,7 +34,13 @@ export function healthRoutes(
   );
   app.get(
     "/metrics",
-    { schema: { tags, summary: "Metrics in Prometheus' text format", response: { 200: Type.String() } } },
+    {
+      schema: {
+        tags,
+        summary: "Metrics in Prometheus' text format",
+        response: { 200: Type.String() },
+      },
+    },
     async (_request, reply) => {
       reply.header("content-type", deps.metrics.contentType);
       return deps.metrics.metrics();

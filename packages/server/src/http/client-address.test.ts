@@ -1,6 +1,6 @@
 import type { FastifyRequest } from "fastify";
 import { describe, expect, it } from "vitest";
-import { networks } from "../persons/network-address.ts";
+import { networks } from "../platform/network-address.ts";
 import { clientAddressOf, geoAddressOf } from "./client-address.ts";
 
 const request = (ip: string, headers: Record<string, string> = {}) =>

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from "fastify";
-import { type IsInNetworks, isPublicAddress, readAddress } from "../persons/network-address.ts";
+import { type IsInNetworks, isPublicAddress, readAddress } from "../platform/network-address.ts";
 
 function entriesOf(header: string | string[] | undefined): string[] {
   if (header === undefined) return [];

@@ -1,5 +1,15 @@
 import type { FlagSet } from "@hedgerow/core/flags/flag-set";
-import type { EarlyAccessEntry } from "./sdk.routes.ts";
+
+/** A feature people can enrol in early, as browser SDKs list it. */
+export interface EarlyAccessEntry {
+  readonly id: string;
+  readonly name: string;
+  readonly description: string;
+  readonly stage: string;
+  readonly documentationUrl: string | null;
+  readonly payload: unknown;
+  readonly flagKey: string;
+}
 
 /** Features people can enrol in: the flags that read an enrolment (flag-evaluation 8). */
 export function earlyAccessFeaturesOf({ byPosition }: FlagSet): readonly EarlyAccessEntry[] {

@@ -5,21 +5,11 @@ import type { ProjectsByToken } from "../accounts/projects-by-token.ts";
 import { CLIENT_SETTINGS } from "../flags/flag-answer.ts";
 import type { App } from "../http/app.ts";
 import { Refusal } from "../http/errors.ts";
+import type { EarlyAccessEntry } from "./early-access.ts";
 import type { SdkScripts } from "./sdk-scripts.ts";
 
 const tags = ["sdk"];
 const SCRIPT_TYPE = "application/javascript; charset=utf-8";
-
-/** A feature people can enrol in early, as browser SDKs list it. */
-export interface EarlyAccessEntry {
-  readonly id: string;
-  readonly name: string;
-  readonly description: string;
-  readonly stage: string;
-  readonly documentationUrl: string | null;
-  readonly payload: unknown;
-  readonly flagKey: string;
-}
 
 /**
  * What a browser SDK loads before it evaluates flags: its scripts, the settings of its project, and

@@ -1,5 +1,5 @@
 import type { Worker } from "node:worker_threads";
-import { openThread } from "../../threads/open-thread.ts";
+import { openThread } from "../../platform/open-thread.ts";
 import type { Claims, FromUuidIndexThread, ToUuidIndexThread } from "./uuid-index-file.ts";
 
 /** A log position that wants a uuid for its event. */

@@ -3,7 +3,7 @@ import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
 import { decodeEvent, encodeEvent } from "@hedgerow/core/events/event-codec";
 import Database from "libsql";
 import { type EventLog, LogUnavailable } from "../../events/event-log.ts";
-import { openThread } from "../../threads/open-thread.ts";
+import { openThread } from "../../platform/open-thread.ts";
 import type { FromLogThread, LogFileOptions, Segment, ToLogThread } from "./log-file.ts";
 
 export interface EmbeddedLogOptions {

@@ -3,7 +3,7 @@ import { isIP } from "node:net";
 import { dirname, join } from "node:path";
 import { open, type Reader, type Response } from "maxmind";
 import type { GeoIp } from "../../persons/geo-ip.ts";
-import { isPublicAddress, readAddress } from "../../persons/network-address.ts";
+import { isPublicAddress, readAddress } from "../../platform/network-address.ts";
 import { placeProperties } from "./place-properties.ts";
 
 type Database = Reader<Response>;

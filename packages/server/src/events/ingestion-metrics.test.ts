@@ -1,0 +1,24 @@
+import { Registry } from "prom-client";
+import { expect, it } from "vitest";
+import { countPreparations, showPositions } from "./ingestion-metrics.ts";
+
+it("[PI-52] shows the positions of every stage and counts what was not stored as sent", async () => {
+  const registry = new Registry();
+  const observer = countPreparations(registry);
+  showPositions(registry, async () => ({ captured: 12, persons: 11, stored: 7 }));
+  observer.dropped();
+  observer.setAside();
+  observer.setAside();
+  observer.warned("invalid_group");
+  const lines = (await registry.metrics()).split("\n");
+  expect(lines).toEqual(
+    expect.arrayContaining([
+      'hedgerow_log_position{stage="captured"} 12',
+      'hedgerow_log_position{stage="persons"} 11',
+      'hedgerow_log_position{stage="stored"} 7',
+      "hedgerow_dropped_events_total 1",
+      "hedgerow_dead_letters_total 2",
+      'hedgerow_person_warnings_total{warning="invalid_group"} 1',
+    ]),
+  );
+});

@@ -1,0 +1,53 @@
+import { describe, expect, it } from "vitest";
+import { sampleEvent } from "./event-log.contract.ts";
+import type { PreparedRun } from "./prepare-run.ts";
+import { createWaitingRuns } from "./waiting-runs.ts";
+
+/** A run of the positions after one, up to another. */
+function run(after: number, end: number, deadLetters: PreparedRun["deadLetters"] = []) {
+  const rows = Array.from({ length: end - after }, (_, index) => ({
+    position: after + 1 + index,
+    event: sampleEvent(),
+    personId: crypto.randomUUID(),
+    groupKeys: [],
+  }));
+  return { after, rows, merges: [], deadLetters, end };
+}
+
+describe("WaitingRuns", () => {
+  it("[PI-48] hands over everything that follows without a gap", () => {
+    const waiting = createWaitingRuns();
+    for (const one of [run(0, 2), run(2, 3), run(5, 6)]) waiting.add(one, 10);
+    expect(waiting.take(0)).toMatchObject({
+      end: 3,
+      rows: [{ position: 1 }, { position: 2 }, { position: 3 }],
+    });
+    waiting.forget(3);
+    expect(waiting.take(3)).toBeUndefined();
+    expect(waiting.firstAfter()).toBe(5);
+    expect(waiting.take(5)?.end).toBe(6);
+    waiting.forget(6);
+    expect(waiting.firstAfter()).toBeUndefined();
+  });
+
+  it("[PI-48] keeps no more than fits, by rows and by size", () => {
+    const byRows = createWaitingRuns({ maxRows: 4, maxChars: 1000 });
+    for (const after of [0, 2, 4]) byRows.add(run(after, after + 2), 1);
+    expect(byRows.take(0)?.end).toBe(4);
+    const bySize = createWaitingRuns({ maxRows: 100, maxChars: 1000 });
+    for (const after of [0, 2, 4]) bySize.add(run(after, after + 2), 600);
+    expect(bySize.take(0)?.end).toBe(4);
+    bySize.forget(4);
+    bySize.add(run(6, 8), 600);
+    expect(bySize.take(6)?.end).toBe(8);
+  });
+
+  it("[PI-48] keeps what only it knows: dead letters", () => {
+    const waiting = createWaitingRuns({ maxRows: 1 });
+    const letter = { position: 2, event: sampleEvent(), reason: "odd" };
+    waiting.add(run(0, 1), 1);
+    waiting.add(run(1, 2, [letter]), 1);
+    waiting.add(run(2, 3), 1);
+    expect(waiting.take(0)).toMatchObject({ end: 2, deadLetters: [letter] });
+  });
+});
