@@ -1,0 +1,203 @@
+import { describe, expect, it } from "vitest";
+import type { CohortDefinition } from "../flags/flag.ts";
+import {
+  dynamicCohort,
+  evaluationRequest,
+  projectOf,
+  staticCohort,
+  storedPerson,
+  TRUSTING_PATTERNS,
+} from "../flags/golden-cases.setup.ts";
+import { PersonView, UNAVAILABLE } from "../flags/person-view.ts";
+import { createTimeZone } from "../flags/zoned-date.ts";
+import type { Json, JsonObject } from "../json.ts";
+import { compileCohorts } from "./compile-cohorts.ts";
+import { matchCohort } from "./match-cohort.ts";
+import { validateCohortFilters } from "./validate-cohort.ts";
+
+const tools = { timeZone: createTimeZone("UTC"), backtracking: TRUSTING_PATTERNS };
+
+function leaf(key: string, value: Json, rest: JsonObject = {}): JsonObject {
+  return { key, value, operator: "exact", type: "person", ...rest };
+}
+
+function cohortLeaf(id: number, rest: JsonObject = {}): JsonObject {
+  return { key: "id", value: id, type: "cohort", ...rest };
+}
+
+function all(...values: readonly Json[]): JsonObject {
+  return { type: "AND", values };
+}
+
+function any(...values: readonly Json[]): JsonObject {
+  return { type: "OR", values };
+}
+
+function isMember(
+  cohorts: readonly CohortDefinition[],
+  personProperties: JsonObject,
+  stored = storedPerson({}),
+) {
+  const compiled = compileCohorts(cohorts, tools);
+  const first = compiled.get(cohorts[0]?.id ?? Number.NaN);
+  if (first === undefined) throw new Error("no cohort given");
+  expect(first.failure).toBeNull();
+  const person = new PersonView(evaluationRequest({ personProperties, stored }));
+  return matchCohort(first, compiled, person);
+}
+
+describe("cohorts", () => {
+  it("[FE-24] matches outer and inner groups of leaves", () => {
+    const cohort = dynamicCohort(
+      1,
+      any(all(leaf("a", "1"), leaf("b", "2")), { type: "property", values: [leaf("c", "3")] }),
+    );
+    expect(isMember([cohort], { a: 1, b: 2 })).toBe(true);
+    expect(isMember([cohort], { a: 1 })).toBe(false);
+    expect(isMember([cohort], { c: "3" })).toBe(true);
+    expect(isMember([cohort], {})).toBe(false);
+  });
+
+  it("[FE-24] matches groups nested deeper than two levels, and leaves without an inner group", () => {
+    const cohort = dynamicCohort(
+      1,
+      all(leaf("a", "1"), any(all(any(leaf("b", "2"), leaf("c", "3"))))),
+    );
+    expect(isMember([cohort], { a: "1", c: "3" })).toBe(true);
+    expect(isMember([cohort], { a: "1" })).toBe(false);
+  });
+
+  it("[FE-24] holds nobody where there is no rule", () => {
+    for (const properties of [null, {}, any(), any(all()), all(any(), leaf("a", "1"))]) {
+      expect(isMember([dynamicCohort(1, properties)], { a: "1" })).toBe(false);
+    }
+    expect(isMember([{ ...dynamicCohort(1, null), filters: {} }], {})).toBe(false);
+  });
+
+  it("[FE-24] negates a leaf after an error has become no match", () => {
+    const cohort = dynamicCohort(1, any(all(leaf("n", "5", { operator: "gt", negation: true }))));
+    expect(isMember([cohort], { n: "word" })).toBe(true);
+    expect(isMember([cohort], { n: 6 })).toBe(false);
+    expect(isMember([cohort], {})).toBe(true);
+  });
+
+  it("[FE-24] compares stored numbers with rules given as text", () => {
+    const cohort = dynamicCohort(1, all(leaf("tenant_id", "100000000", { operator: "lt" })));
+    expect(isMember([cohort], {}, storedPerson({ tenant_id: 3426 }))).toBe(true);
+  });
+
+  it("[FE-24] applies the negation of a nested cohort in an AND group, not in an OR group", () => {
+    const inner = dynamicCohort(2, all(leaf("a", "1")));
+    const nested = (group: JsonObject) => [dynamicCohort(1, any(group)), inner];
+    expect(isMember(nested(all(cohortLeaf(2, { negation: true }))), { a: "1" })).toBe(false);
+    expect(isMember(nested(all(cohortLeaf(2, { negation: true }))), {})).toBe(true);
+    expect(isMember(nested(any(cohortLeaf(2, { negation: true }))), { a: "1" })).toBe(true);
+    expect(isMember(nested(all(cohortLeaf(2, { operator: "not_in" }))), { a: "1" })).toBe(false);
+    expect(
+      isMember(nested(all(cohortLeaf(2, { operator: "not_in", negation: true }))), { a: "1" }),
+    ).toBe(true);
+  });
+
+  it("[FE-25] holds nobody in a cohort that asks for past behavior", () => {
+    const behavior = dynamicCohort(
+      1,
+      any(any({ type: "behavioral", key: "$pageview", negation: true }), all(leaf("a", "1"))),
+    );
+    expect(isMember([behavior], { a: "1" })).toBe(false);
+    const outside = dynamicCohort(2, all(cohortLeaf(1, { operator: "not_in" })));
+    expect(isMember([outside, behavior], {})).toBe(true);
+  });
+
+  it("[FE-25] evaluates long chains of cohorts", () => {
+    const length = 20_000;
+    const chain = Array.from({ length }, (_, at) =>
+      at === length - 1
+        ? dynamicCohort(at, all(leaf("a", "1")))
+        : dynamicCohort(at, all(cohortLeaf(at + 1))),
+    );
+    const compiled = compileCohorts(chain, tools);
+    expect(compiled.get(0)?.failure).toBeNull();
+    expect(compiled.get(0)?.needs.personProperties.map((property) => property.text)).toEqual(["a"]);
+  });
+
+  it("[FE-29] says so when a stored fact could not be read", () => {
+    const unreadable = { person: "unavailable", groups: {} } as const;
+    expect(isMember([staticCohort(1)], {}, unreadable)).toBe(UNAVAILABLE);
+    const cohort = dynamicCohort(1, any(all(leaf("a", "1", { negation: true }))));
+    expect(isMember([cohort], {}, unreadable)).toBe(UNAVAILABLE);
+    expect(isMember([cohort], { a: "1" }, unreadable)).toBe(false);
+  });
+});
+
+describe("validation of cohorts", () => {
+  const definitions = projectOf([], {
+    cohorts: [
+      dynamicCohort(1, all(leaf("a", "1"))),
+      dynamicCohort(2, all(cohortLeaf(1))),
+      dynamicCohort(3, all(cohortLeaf(2))),
+      staticCohort(4),
+    ],
+  });
+
+  function problems(properties: Json, id: number | null = 1, isUsedInFlags = false) {
+    return validateCohortFilters({ properties }, { definitions, id, isUsedInFlags }).map(
+      ({ attr, code, detail }) => `${attr} ${code} ${detail}`,
+    );
+  }
+
+  it.each([
+    [null],
+    [{}],
+    [any()],
+    [any(all(leaf("a", "1"), leaf("b", ["x", 2], { negation: true })))],
+    [all(cohortLeaf(4), any(all(leaf("n", 5, { operator: "gte" }))))],
+    [any({ type: "behavioral", key: "$pageview", value: "performed_event" })],
+  ] as [Json][])("[FE-39] passes %j", (properties) => {
+    expect(problems(properties)).toEqual([]);
+  });
+
+  it.each([
+    [[], "filters invalid_input properties must be an object"],
+    [{ type: "OR", values: {} }, "filters invalid_input values must be a list"],
+    [{ type: "OR", values: [5] }, "filters invalid_input every entry of values must be an object"],
+    [
+      { type: "XOR", values: [] },
+      'filters invalid_input a group\'s type must be AND or OR, not "XOR"',
+    ],
+    [
+      any(leaf("a", "1", { operator: "resembles" })),
+      "filters invalid_operator Invalid operator: resembles",
+    ],
+    [
+      any(leaf("a", "many", { operator: "gt" })),
+      "filters invalid_value Invalid value for operator gt: many",
+    ],
+    [any({ type: "person", value: "1" }), "filters invalid_input a condition needs a key"],
+    [
+      any(leaf("a", "1", { type: "group" })),
+      'filters invalid_input conditions of type "group" are not supported',
+    ],
+    [any(cohortLeaf(99)), "filters cohort_does_not_exist Cohort with id 99 does not exist"],
+    [
+      any({ type: "cohort", value: "x" }),
+      "filters invalid_input a cohort condition's value must be a cohort id",
+    ],
+    [any(cohortLeaf(1)), "filters invalid_input Cohorts cannot reference other cohorts in a loop."],
+    [any(cohortLeaf(3)), "filters invalid_input Cohorts cannot reference other cohorts in a loop."],
+  ] as [Json, string][])("[FE-39] refuses %j", (properties, expected) => {
+    expect(problems(properties)[0]).toBe(expected);
+  });
+
+  it("[FE-39] bounds the nesting of groups", () => {
+    let nested: JsonObject = leaf("a", "1");
+    for (let depth = 0; depth < 100; depth += 1) nested = any(nested);
+    expect(problems(nested)[0]).toContain("nested deeper");
+  });
+
+  it("[FE-39] refuses past behavior once a flag uses the cohort", () => {
+    const properties = any({ type: "behavioral", key: "$pageview" });
+    expect(problems(properties, 1, true)).toEqual([
+      "filters behavioral_cohort_found Behavioral filters cannot be added to cohorts used in feature flags.",
+    ]);
+  });
+});
