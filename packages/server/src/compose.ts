@@ -51,17 +51,26 @@ export interface Service {
   close(): Promise<void>;
 }
 
+export interface ComposeOptions {
+  /** Called with the application before it has routes. */
+  readonly prepareApp?: (app: App) => void;
+}
+
 /**
  * Opens every engine, wires use cases to them and routes to the use cases. What was opened is closed
  * again when a later step fails.
  */
-export async function composeService(config: Config, logger: Logger): Promise<Service> {
+export async function composeService(
+  config: Config,
+  logger: Logger,
+  options: ComposeOptions = {},
+): Promise<Service> {
   const opened: (() => unknown)[] = [];
   const closeAll = async () => {
     for (const close of opened.splice(0).reverse()) await close();
   };
   try {
-    return await compose(config, logger, { opened, closeAll });
+    return await compose(config, logger, { opened, closeAll, ...options });
   } catch (error) {
     await closeAll();
     throw error;
@@ -71,7 +80,11 @@ export async function composeService(config: Config, logger: Logger): Promise<Se
 async function compose(
   config: Config,
   logger: Logger,
-  { opened, closeAll }: { opened: (() => unknown)[]; closeAll: () => Promise<void> },
+  {
+    opened,
+    closeAll,
+    prepareApp,
+  }: ComposeOptions & { opened: (() => unknown)[]; closeAll: () => Promise<void> },
 ): Promise<Service> {
   const now = () => new Date();
   const newUuid = () => v7();
@@ -147,6 +160,7 @@ async function compose(
   });
 
   const app = createApp({ logger });
+  prepareApp?.(app);
   publicApi(app, (open) => {
     decideRoutes(open, {
       projects,

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { openFlagsApi } from "./flags-api.setup.ts";
+import { wireLocalDefinitions } from "./local-evaluation.schemas.ts";
 import { coversTag, createLocalDefinitions } from "./local-evaluation.ts";
 
 let api: Awaited<ReturnType<typeof openFlagsApi>>;

@@ -9,7 +9,6 @@ import Fastify, {
   type RawServerDefault,
 } from "fastify";
 import { answerErrors, Refusal } from "./errors.ts";
-import { collectSchemas } from "./openapi.ts";
 import { validatorCompiler } from "./validate-body.ts";
 
 /** A Fastify scope whose routes take their types from TypeBox schemas. */
@@ -38,7 +37,6 @@ export function createApp(options: { logger: FastifyBaseLogger }): App {
   }).withTypeProvider<TypeBoxTypeProvider>();
   app.setValidatorCompiler(validatorCompiler);
   answerErrors(app as unknown as FastifyInstance);
-  collectSchemas(app);
   return app;
 }
 

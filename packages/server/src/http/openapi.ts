@@ -1,7 +1,10 @@
 import fastifySwagger from "@fastify/swagger";
 import type { App } from "./app.ts";
 
-/** Collects every route's schema, so that {@link describeApi} can write openapi.json. */
+/**
+ * Collects the schemas of all routes registered from now on, so that {@link describeApi} can write
+ * openapi.json. A running service does without: collecting costs time at every start.
+ */
 export function collectSchemas(app: App): void {
   app.register(fastifySwagger, {
     openapi: {

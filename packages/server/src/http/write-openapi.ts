@@ -5,11 +5,13 @@ import { fileURLToPath } from "node:url";
 import { pino } from "pino";
 import { composeService } from "../compose.ts";
 import { readConfig } from "../config.ts";
-import { describeApi } from "./openapi.ts";
+import { collectSchemas, describeApi } from "./openapi.ts";
 
 const file = fileURLToPath(new URL("../../../../openapi.json", import.meta.url));
 const data = mkdtempSync(join(tmpdir(), "hedgerow-openapi-"));
-const service = await composeService(readConfig(["--data", data], {}), pino({ level: "silent" }));
+const service = await composeService(readConfig(["--data", data], {}), pino({ level: "silent" }), {
+  prepareApp: collectSchemas,
+});
 await service.app.ready();
 const described = describeApi(service.app);
 await service.close();
