@@ -295,10 +295,10 @@ describe.skipIf(WHY_NO_BROWSER !== null)(title, () => {
         window.posthog.capture("logged in");
       }, user);
       const [after] = await management.eventsArrived({ distinct_id: user, event: "logged in" });
-      expect(after?.person_id).toBeTypeOf("string");
+      expect(after?.person?.uuid).toBeTypeOf("string");
       await eventually("the earlier event to have the same person", async () => {
         const [before] = await management.events({ distinct_id: anonymous, event: "$pageview" });
-        return before?.person_id === after?.person_id;
+        return before?.person?.uuid === after?.person?.uuid;
       });
     });
 

@@ -7,6 +7,8 @@ export interface LocalFlag {
   readonly fields?: Wire;
   /** Who decides it from the definition: every SDK unless given, those of 2025 and later, or none. */
   readonly decidedBy?: "newer SDKs" | "the server";
+  /** Older SDKs compare such values by rules of their own, which no definition can forestall. */
+  readonly olderSdksDiffer?: true;
 }
 
 const halves = [
@@ -34,7 +36,7 @@ function cohortIs(id: number, operator: "in" | "not_in" = "in"): Wire {
 function perOperator(
   property: string,
   rows: readonly (readonly [operator: string, value: unknown])[],
-  more: Pick<LocalFlag, "decidedBy"> = {},
+  more: Pick<LocalFlag, "decidedBy" | "olderSdksDiffer"> = {},
 ): readonly LocalFlag[] {
   return rows.map(([operator, value], index) => ({
     key: `${property.replace(/\W/g, "")}-${operator}-${index}`,
@@ -44,6 +46,7 @@ function perOperator(
 }
 
 const newer = { decidedBy: "newer SDKs" } as const;
+const newerRules = { ...newer, olderSdksDiffer: true } as const;
 const serverOnly = { decidedBy: "the server" } as const;
 
 /**
@@ -129,7 +132,7 @@ export async function createLocalFlags(management: Management): Promise<readonly
       ["is_not", ["PRO"]],
       ["is_set", "is_set"],
       ["icontains", "ENT"],
-      ["not_icontains", "r"],
+      ["not_icontains", "E"],
       ["regex", "^(pro|free)$"],
       ["not_regex", "[A-Z]"],
     ]),
@@ -148,7 +151,7 @@ export async function createLocalFlags(management: Management): Promise<readonly
       ["exact", ["straße", "a.b*c"]],
       ["icontains", "STRASSE"],
     ]),
-    ...perOperator("name", [["icontains", "ü"]], newer),
+    ...perOperator("name", [["icontains", "ü"]], newerRules),
     ...perOperator("email", [
       ["regex", "^ann\\d+@acme\\.com$"],
       ["not_icontains", "ACME"],
@@ -175,7 +178,7 @@ export async function createLocalFlags(management: Management): Promise<readonly
         ["exact", ["false"]],
         ["is_not", "true"],
       ],
-      newer,
+      newerRules,
     ),
     ...perOperator(
       "nothing",
@@ -185,7 +188,7 @@ export async function createLocalFlags(management: Management): Promise<readonly
         ["is_set", "is_set"],
         ["gt", 1],
       ],
-      newer,
+      newerRules,
     ),
     ...perOperator("signed_up", [
       ["is_date_after", "2024-01-15T12:30:00Z"],

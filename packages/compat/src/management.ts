@@ -26,7 +26,7 @@ export interface WireEvent {
   readonly event: string;
   readonly distinct_id: string;
   readonly timestamp: string;
-  readonly person_id: string;
+  readonly person: { readonly uuid: string } | null;
   readonly properties: Wire;
 }
 

@@ -56,6 +56,9 @@ describe.each(NODE_SDKS)("$name", (sdk) => {
     const local = open(PERSONAL_KEY);
     const remote = open();
     await local.reloadFeatureFlags();
+    const compared = flags.filter(
+      ({ olderSdksDiffer }) => sdk.era === "newer SDKs" || !olderSdksDiffer,
+    );
     const mustDecide = new Set(
       flags
         .filter(({ decidedBy }) => (decidedBy === undefined ? true : decidedBy === sdk.era))
@@ -72,7 +75,7 @@ describe.each(NODE_SDKS)("$name", (sdk) => {
         local.getAllFlagsAndPayloads(user.distinctId, { ...options, onlyEvaluateLocally: true }),
         remote.getAllFlagsAndPayloads(user.distinctId, options),
       ]);
-      for (const { key } of flags) {
+      for (const { key } of compared) {
         const value = here.featureFlags?.[key];
         // The server leaves out flags that are switched off, definitions list them as off.
         const expected = there.featureFlags?.[key] ?? (key === "inactive" ? false : undefined);

@@ -118,7 +118,12 @@ describe.each(NODE_SDKS)("$name", (sdk) => {
       "big-companies": false,
     });
     expect(all.featureFlags).not.toHaveProperty("switched-off");
-    expect(all.featureFlagPayloads).toEqual({
+    // posthog-node 3 leaves it to the caller to parse the payloads of this one method.
+    const payloads = Object.entries(all.featureFlagPayloads ?? {}).map(([key, payload]) => [
+      key,
+      asked.getLibraryVersion().startsWith("3.") ? JSON.parse(String(payload)) : payload,
+    ]);
+    expect(Object.fromEntries(payloads)).toEqual({
       colour: { hex: "#0f0", names: ["vert", "grün"] },
       "with-payload": "plain text",
     });
@@ -306,7 +311,7 @@ describe.each(NODE_SDKS)("$name", (sdk) => {
     asked.capture({ distinctId: randomUUID(), event: "lost" });
     await asked.sendQueued().catch((error: unknown) => errors.push(error));
     await eventually("an error with the status", () =>
-      errors.some((error) => (error as { status?: number }).status === 401),
+      errors.some((error) => (error as { response?: Response }).response?.status === 401),
     );
   });
 
@@ -368,7 +373,7 @@ describe.each(NODE_SDKS)("$name", (sdk) => {
       asked.onError((error) => errors.push(error));
       await asked.reloadFeatureFlags();
       await eventually("the SDK to report the key", () =>
-        errors.some((error) => /key is invalid/.test(String((error as Error).message))),
+        errors.some((error) => /key is invalid/i.test(String((error as Error).message))),
       );
       expect(await asked.getFeatureFlag("colour", randomUUID(), quietly)).toBe("green");
     });
@@ -389,7 +394,9 @@ describe("posthog-node 5 alone", () => {
         },
       }),
     );
-    expect(await asked.waitForLocalEvaluationReady(5_000)).toBe(true);
+    // Joins the download that the client started by itself.
+    await asked.reloadFeatureFlags();
+    expect(asked.isLocalEvaluationReady()).toBe(true);
     await asked.reloadFeatureFlags();
     expect(statuses).toEqual([200, 304]);
     const key = `tagged-${randomUUID()}`;

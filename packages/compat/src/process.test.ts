@@ -292,7 +292,7 @@ describe("commands", () => {
       [["start"], { HEDGEROW_TRUSTED_PROXIES: "10.0.0.0/99" }, "HEDGEROW_TRUSTED_PROXIES"],
       [["start"], { HEDGEROW_DATUM: "/x" }, "HEDGEROW_DATUM"],
       [["strat"], {}, "strat"],
-      [["start", "--data", "/proc/none"], {}, "/proc/none"],
+      [["start", "--data", "/dev/null/data"], {}, "/dev/null/data"],
     ];
     const results = await Promise.all(
       attempts.map(async ([args, env, named]) => {

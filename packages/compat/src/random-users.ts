@@ -32,7 +32,7 @@ export function randomUsers(count: number): readonly RandomUser[] {
         beta: oneOf(["true", "false", "TRUE", "yes"]),
         signed_up: new Date(Date.UTC(2023, whole(24), 1 + whole(28), whole(24))).toISOString(),
         last_seen: new Date(Date.now() - (whole(60) + 0.5) * 86_400_000).toISOString(),
-        app_version: `${whole(3)}.${whole(12)}.${whole(12)}`,
+        app_version: `${whole(3)}.${whole(12)}.${whole(5)}`,
         nothing: null,
         $device_id: `device-${whole(300)}`,
       },

@@ -254,7 +254,7 @@ describe("persons and groups", () => {
     const [last] = await management.eventsArrived({ distinct_id: user });
     await eventually("one person for both ids", async () => {
       const [again] = await management.events({ distinct_id: visitor });
-      return again?.person_id === last?.person_id;
+      return again?.person?.uuid === last?.person?.uuid;
     });
     expect(first?.id).toBeDefined();
   });
@@ -446,7 +446,7 @@ describe("stored events", () => {
     ]);
     expect(await indexes({ properties })).toEqual([2, 1, 0]);
     const [one] = await management.events({ distinct_id });
-    expect(await indexes({ person_id: one?.person_id ?? "" })).toHaveLength(6);
+    expect(await indexes({ person_id: one?.person?.uuid ?? "" })).toHaveLength(6);
     expect(await management.events({ person_id: randomUUID() })).toEqual([]);
   });
 });
