@@ -18,6 +18,8 @@ export interface CohortStoreFixture {
   newPerson(projectId: number, distinctIds: string[]): Promise<{ id: number; uuid: string }>;
   /** Ids of the static cohorts a person is in, ascending. */
   cohortIdsOf(personId: number): Promise<number[]>;
+  /** Makes the person of the first id part of the second id's, as a captured event would. */
+  mergePersons(projectId: number, from: string, into: string): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -227,6 +229,23 @@ export function cohortStoreContract(open: () => Promise<CohortStoreFixture>): vo
       expect(await fixture.cohortIdsOf(ann.id)).toEqual([]);
       expect(await fixture.cohortIdsOf(bob.id)).toEqual([cohort.id]);
       expect((await fixture.flagStore.definitions(projectId)).revision).toBe(revision);
+    });
+
+    test("[CO-10] a person added while becoming part of another is a member as that other", async () => {
+      const projectId = await fixture.newProject();
+      const { cohort: existing } = await create(projectId, staticCohort);
+      for (let round = 0; round < 10; round++) {
+        const anonymous = `anonymous-${round}`;
+        const named = { uuids: [], distinctIds: [anonymous] };
+        await fixture.newPerson(projectId, [anonymous]);
+        const survivor = await fixture.newPerson(projectId, [`known-${round}`]);
+        const [{ cohort: fresh }] = await Promise.all([
+          create(projectId, staticCohort, named),
+          store.addMembers(projectId, existing.id, named, later),
+          fixture.mergePersons(projectId, anonymous, `known-${round}`),
+        ]);
+        expect(await fixture.cohortIdsOf(survivor.id)).toEqual([existing.id, fresh.id]);
+      }
     });
 
     test("persons of another project are unknown", async () => {

@@ -53,7 +53,7 @@ export async function projectsAndUsers(database: SqlDatabase) {
         project_id: projectId,
         uuid,
         properties: "{}",
-        property_times: "{}",
+        property_times: '{"set":{},"setOnce":{}}',
         created_at: 0,
         is_identified: 0,
       })
