@@ -47,6 +47,8 @@ export function createPendingPersons(options: PendingPersonsOptions = {}): Pendi
   const positions = new Map<string, number>();
   /** The same as a queue, oldest first: what `applied` takes off. */
   let queue: { readonly key: string; readonly position: number }[] = [];
+  /** How many of the queue are taken off already; they are cut off now and then. */
+  let taken = 0;
   let waiters: Waiter[] = [];
   let done = 0;
   let unknownUpTo = 0;
@@ -73,13 +75,14 @@ export function createPendingPersons(options: PendingPersonsOptions = {}): Pendi
     applied(upTo) {
       if (upTo <= done) return;
       done = upTo;
-      let taken = 0;
-      for (const { key, position } of queue) {
-        if (position > upTo) break;
-        if (positions.get(key) === position) positions.delete(key);
+      for (let next = queue[taken]; next && next.position <= upTo; next = queue[taken]) {
+        if (positions.get(next.key) === next.position) positions.delete(next.key);
         taken++;
       }
-      if (taken > 0) queue = queue.slice(taken);
+      if (taken > 1000 && taken * 2 > queue.length) {
+        queue = queue.slice(taken);
+        taken = 0;
+      }
       if (waiters.length === 0) return;
       const ready = waiters.filter(({ position }) => position <= upTo);
       waiters = waiters.filter(({ position }) => position > upTo);
