@@ -57,7 +57,7 @@ export function withMethodsChecked(app: App, register: (app: App) => void): void
   for (const [url, declared] of [...methodsByUrl]) {
     const missing = METHODS.filter((method) => !declared.has(method));
     if (missing.length === 0 || url.includes("*")) continue;
-    const allow = [...METHODS.filter((method) => declared.has(method)), "OPTIONS"].join(", ");
+    const allow = allowOf(declared);
     app.route({
       url,
       method: missing,
@@ -72,4 +72,9 @@ export function withMethodsChecked(app: App, register: (app: App) => void): void
       handler: async () => {},
     });
   }
+}
+
+/** The `Allow` header of a path with the given methods. */
+export function allowOf(methods: ReadonlySet<string>): string {
+  return [...METHODS.filter((method) => methods.has(method)), "OPTIONS"].join(", ");
 }

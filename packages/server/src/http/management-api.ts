@@ -1,7 +1,7 @@
 import type { FastifyRequest } from "fastify";
 import type { Membership, PersonalKey, Project, User } from "../accounts/account-store.ts";
 import type { Scope } from "../accounts/scopes.ts";
-import { type App, MAX_BODY_BYTES, withMethodsChecked } from "./app.ts";
+import { type App, allowOf, MAX_BODY_BYTES, withMethodsChecked } from "./app.ts";
 import { bearerOf } from "./credentials.ts";
 import { Refusal } from "./errors.ts";
 import { parseStrictJson } from "./parse-json.ts";
@@ -64,6 +64,7 @@ export function managementApi(
   app.register(async (scope) => {
     const management = scope as App;
     readJsonBodies(management);
+    const paths = new Map<string, ManagementPath>();
     management.addHook("onRoute", (route) => {
       if (route.schema?.hide) return;
       const { access } = (route.config ?? {}) as { access?: Access };
@@ -71,6 +72,14 @@ export function managementApi(
       // The description of the API tells the scope, and the test that walks all routes reads it there.
       const scopes = access.scope === "any-key" ? [] : [access.scope];
       route.schema = { ...route.schema, security: [{ personalKey: scopes }] };
+      const path = paths.get(route.url) ?? {
+        access: readingAccess(access),
+        name: route.schema.summary ?? route.url,
+        description: route.schema.description ?? "",
+        methods: new Set(),
+      };
+      for (const method of [route.method].flat()) path.methods.add(method);
+      paths.set(route.url, path);
     });
     management.addHook("onRequest", async (request) => {
       const { answersWrongMethod } = request.routeOptions.config as { answersWrongMethod?: true };
@@ -86,8 +95,39 @@ export function managementApi(
       // No body is an object without fields: the first required one is then named.
       if (request.body === undefined) request.body = {};
     });
-    withMethodsChecked(management, register);
+    withMethodsChecked(management, (checked) => {
+      register(checked);
+      for (const [url, path] of [...paths]) answerOptions(checked, url, path);
+    });
   });
+}
+
+/** A path of the management API, as its first route tells. */
+interface ManagementPath {
+  /** What it takes to read there. */
+  readonly access: Access;
+  readonly name: string;
+  readonly description: string;
+  readonly methods: Set<string>;
+}
+
+/** OPTIONS tells what a path takes, to whoever may read there (posthog-api 0, 1.3). */
+function answerOptions(app: App, url: string, path: ManagementPath): void {
+  app.options(
+    url,
+    { config: { access: path.access }, schema: { hide: true } },
+    async (_request, reply) =>
+      reply.header("allow", allowOf(path.methods)).send({
+        name: path.name,
+        description: path.description,
+        renders: ["application/json"],
+        parses: ["application/json"],
+      }),
+  );
+}
+
+function readingAccess({ scope, on }: Access): Access {
+  return { scope: scope.replace(/:write$/, ":read") as Access["scope"], on };
 }
 
 function accessOf(request: FastifyRequest): Access {

@@ -6,7 +6,7 @@ import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { composeService, type Service } from "../compose.ts";
 import { readConfig } from "../config.ts";
-import { describeApi } from "./openapi.ts";
+import { collectSchemas, describeApi } from "./openapi.ts";
 
 /** One management operation of the composed service, as its own description tells it. */
 interface Operation {
@@ -32,7 +32,9 @@ interface DescribedOperation {
 }
 
 beforeAll(async () => {
-  service = await composeService(readConfig(["--data", data], {}), pino({ level: "silent" }));
+  service = await composeService(readConfig(["--data", data], {}), pino({ level: "silent" }), {
+    prepareApp: collectSchemas,
+  });
   await service.app.ready();
   if (!service.firstBoot) throw new Error("a new folder has a first boot");
   ({ id: projectId, organizationId } = service.firstBoot.project);
@@ -264,5 +266,61 @@ describe("every management route", () => {
       });
       expect({ name, faulty: status >= 500 }).toEqual({ name, faulty: false });
     }
+  });
+
+  describe("asked by OPTIONS", () => {
+    const paths = () =>
+      [...new Set(operations.map(({ path }) => path))].map((path) => {
+        const methods = operations.filter((one) => one.path === path);
+        const scope = methods[0]?.scope?.replace(/:write$/, ":read");
+        const options: Operation = { method: "OPTIONS", path, scope, takesBody: false };
+        return { options, methods: methods.map(({ method }) => method) };
+      });
+
+    test("[AC-57] tells what it is and which methods and types it takes", async () => {
+      for (const { options, methods } of paths()) {
+        const { name, status, answer } = await call(options, { key: fullKey });
+        expect({ name, status, body: answer.json() }).toEqual({
+          name,
+          status: 200,
+          body: {
+            name: expect.stringMatching(/\w/),
+            description: expect.any(String),
+            renders: ["application/json"],
+            parses: ["application/json"],
+          },
+        });
+        const allowed = String(answer.headers.allow).split(", ");
+        expect({ name, allowed: allowed.filter((one) => one !== "HEAD").toSorted() }).toEqual({
+          name,
+          allowed: [...methods, "OPTIONS"].toSorted(),
+        });
+      }
+    });
+
+    test("[AC-57] takes a key that may read, and no other", async () => {
+      const stranger = await makeKey({ scopes: ["webhook:read"] });
+      for (const { options } of paths()) {
+        expectRefusal(await call(options, {}), { status: 401, code: "not_authenticated" });
+        if (options.scope === undefined) continue;
+        expectRefusal(await call(options, { key: stranger }), {
+          status: 403,
+          code: "permission_denied",
+          detail: `API key missing required scope '${options.scope}'`,
+        });
+        if (!options.path.includes("{project_id}")) continue;
+        expectRefusal(await call(options, { key: fullKey, project: "999999" }), {
+          status: 404,
+          code: "not_found",
+          detail: "Project not found.",
+        });
+      }
+      const scopes = [...new Set(paths().flatMap(({ options }) => options.scope ?? []))];
+      const reader = await makeKey({ scopes });
+      for (const { options } of paths()) {
+        const { name, status } = await call(options, { key: reader });
+        expect({ name, status }).toEqual({ name, status: 200 });
+      }
+    });
   });
 });
