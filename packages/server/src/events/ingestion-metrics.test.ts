@@ -6,7 +6,7 @@ it("[PI-52] shows the positions of every stage and counts what was not stored as
   const registry = new Registry();
   const observer = countPreparations(registry);
   showPositions(registry, async () => ({ captured: 12, persons: 11, stored: 7 }));
-  observer.dropped();
+  observer.dropped(3);
   observer.setAside();
   observer.setAside();
   observer.warned("invalid_group");
@@ -16,7 +16,7 @@ it("[PI-52] shows the positions of every stage and counts what was not stored as
       'hedgerow_log_position{stage="captured"} 12',
       'hedgerow_log_position{stage="persons"} 11',
       'hedgerow_log_position{stage="stored"} 7',
-      "hedgerow_dropped_events_total 1",
+      "hedgerow_dropped_events_total 3",
       "hedgerow_dead_letters_total 2",
       'hedgerow_person_warnings_total{warning="invalid_group"} 1',
     ]),

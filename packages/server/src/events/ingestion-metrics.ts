@@ -49,7 +49,7 @@ export function countPreparations(registry: Registry): PreparationObserver {
     registers,
   });
   return {
-    dropped: () => dropped.inc(),
+    dropped: (count) => dropped.inc(count),
     setAside: () => setAside.inc(),
     warned: (warning) => warned.inc({ warning }),
   };

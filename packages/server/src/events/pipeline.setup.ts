@@ -76,7 +76,9 @@ export function temporaryPipeline(folder = mkdtempSync(join(tmpdir(), "hedgerow-
       pendingPersons,
       logger: { error: (_fields, message) => logged.push(message) },
       observer: {
-        dropped: () => counts.dropped++,
+        dropped: (count) => {
+          counts.dropped += count;
+        },
         setAside: () => counts.setAside++,
         warned: (warning) => counts.warnings.push(warning),
       },

@@ -6,7 +6,7 @@ import { runSteps, type Step } from "./steps/step.ts";
 
 /** Told what becomes of events on their way to the stores; for counters. */
 export interface PreparationObserver {
-  dropped(): void;
+  dropped(count: number): void;
   setAside(): void;
   /** Something about an event's person or group that its sender should know. */
   warned(warning: string): void;
@@ -31,6 +31,13 @@ export interface PreparedRun extends EventBatch {
   readonly after: number;
 }
 
+/** A run after the steps. */
+interface StepResults {
+  readonly kept: readonly LoggedEvent[];
+  readonly dropped: number;
+  readonly deadLetters: readonly DeadLetter[];
+}
+
 /** Takes runs through the steps and the person store. */
 export interface RunPreparation {
   /** Prepares the whole run or throws; may be repeated. */
@@ -51,16 +58,10 @@ export function createRunPreparation({
 }: PreparationDeps): RunPreparation {
   const groupKeysOf = createGroupKeys((projectId) => persons.groupTypes(projectId));
 
-  function setAside({ position, event, reason }: DeadLetter): DeadLetter {
-    const { uuid, projectId } = event;
-    logger.error({ position, uuid, projectId, reason }, "an event was set aside");
-    observer.setAside();
-    return { position, event, reason };
-  }
-
-  async function runThroughSteps(entries: readonly LoggedEvent[]) {
+  async function runThroughSteps(entries: readonly LoggedEvent[]): Promise<StepResults> {
     const kept: LoggedEvent[] = [];
     const deadLetters: DeadLetter[] = [];
+    let dropped = 0;
     for (const entry of entries) {
       const outcome = await runSteps(steps, entry.event);
       switch (outcome.kind) {
@@ -68,22 +69,19 @@ export function createRunPreparation({
           kept.push({ position: entry.position, event: outcome.event });
           break;
         case "drop":
-          observer.dropped();
+          dropped++;
           break;
         case "dead-letter":
-          deadLetters.push(setAside({ ...entry, reason: outcome.reason }));
+          deadLetters.push({ ...entry, reason: outcome.reason });
       }
     }
-    return { kept, deadLetters };
+    return { kept, dropped, deadLetters };
   }
 
   async function complete(
     { after, entries }: LogRun,
-    kept: readonly LoggedEvent[],
-    {
-      outcomes,
-      deadLetters,
-    }: { outcomes: readonly PersonOutcome[]; deadLetters: readonly DeadLetter[] },
+    { kept, dropped, deadLetters }: StepResults,
+    outcomes: readonly PersonOutcome[],
   ): Promise<PreparedRun> {
     const groupKeys = await groupKeysOf(kept.map(({ event }) => event));
     const rows: EventRow[] = [];
@@ -96,17 +94,24 @@ export function createRunPreparation({
       if (merged) merges.push({ position, projectId: event.projectId, ...merged });
       for (const warning of warnings) observer.warned(warning);
     }
+    // Told here, where nothing can fail any more: what fails is tried again.
+    observer.dropped(dropped);
+    for (const { position, event, reason } of deadLetters) {
+      const { uuid, projectId } = event;
+      logger.error({ position, uuid, projectId, reason }, "an event was set aside");
+      observer.setAside();
+    }
     return { after, rows, merges, deadLetters, end: entries.at(-1)?.position ?? after };
   }
 
   async function prepare(run: LogRun): Promise<PreparedRun> {
-    const { kept, deadLetters } = await runThroughSteps(run.entries);
-    return complete(run, kept, { outcomes: await persons.applyEvents(kept), deadLetters });
+    const results = await runThroughSteps(run.entries);
+    return complete(run, results, await persons.applyEvents(results.kept));
   }
 
   async function prepareWithoutPersonChanges(run: LogRun): Promise<PreparedRun> {
-    const { kept, deadLetters } = await runThroughSteps(run.entries);
-    const harmless = kept.map(({ position, event }) => ({
+    const results = await runThroughSteps(run.entries);
+    const harmless = results.kept.map(({ position, event }) => ({
       position,
       event: withoutPersonChanges(event),
     }));
@@ -120,8 +125,9 @@ export function createRunPreparation({
     }
     const outcomes = await persons.applyEvents(harmless);
     const reason = `its person changes failed: ${fault instanceof Error ? fault.message : fault}`;
-    const letters = kept.map((entry) => setAside({ ...entry, reason }));
-    return complete(run, kept, { outcomes, deadLetters: [...deadLetters, ...letters] });
+    const letters = results.kept.map((entry) => ({ ...entry, reason }));
+    const deadLetters = [...results.deadLetters, ...letters];
+    return complete(run, { ...results, deadLetters }, outcomes);
   }
 
   async function prepareAroundFault({ after, entries }: LogRun): Promise<PreparedRun> {

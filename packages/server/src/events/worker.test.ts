@@ -226,6 +226,7 @@ describe("the worker", () => {
       "odd",
       "step sort out failed: bug",
     ]);
+    expect(run.counts).toMatchObject({ dropped: 1, setAside: 2 });
   });
 
   it("[PI-45] adds the place of an address, unless told not to or told better", async () => {

@@ -58,6 +58,9 @@ const REREAD_LENGTH = 2000;
 /** Failures in a row before an event is suspected rather than the store. */
 const PATIENCE = 3;
 
+/** For what was told before. */
+const SILENCE = { error() {}, dropped() {}, setAside() {}, warned() {} };
+
 /**
  * Starts the worker. Two stages run side by side, each with its own position in the log: person
  * changes (within milliseconds, whatever the event store does) and storage (in batches that grow
@@ -68,12 +71,9 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
   const { log, persons, events, pendingPersons, logger, observer } = deps;
   const timing = { ...DEFAULT_TIMING, ...deps.timing };
   const stop = new AbortController();
-  const { prepare, prepareAroundFault } = createRunPreparation({
-    persons,
-    logger,
-    observer,
-    steps: [addGeoProperties(deps.geoIp), ...(deps.steps ?? [])],
-  });
+  const steps = [addGeoProperties(deps.geoIp), ...(deps.steps ?? [])];
+  const first = createRunPreparation({ persons, steps, logger, observer });
+  const again = createRunPreparation({ persons, steps, logger: SILENCE, observer: SILENCE });
 
   let personsPosition = await persons.position();
   let storePosition = await events.position();
@@ -120,7 +120,9 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
     const { entries, chars } = await log.read(after, RUN_LENGTH, stop.signal);
     if (entries.length === 0) return;
     const run = { after, entries };
-    const prepared = await (failures < PATIENCE ? prepare(run) : prepareAroundFault(run));
+    const prepared = await (failures < PATIENCE
+      ? first.prepare(run)
+      : first.prepareAroundFault(run));
     personsPosition = prepared.end;
     pendingPersons.applied(prepared.end);
     if (prepared.end > storePosition) waiting.add(prepared, chars);
@@ -153,7 +155,7 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
     const passed = entries.filter(({ position }) => position <= upTo);
     // The log may have lost what it is asked for; what was passed counts as done then.
     if (passed.length === 0) return { rows: [], merges: [], deadLetters: [], end: upTo };
-    return prepare({ after, entries: passed });
+    return again.prepare({ after, entries: passed });
   }
 
   const leftOver = await log.end();
