@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import type { Json, JsonObject } from "../json.ts";
 import { compileFlags } from "./compile-flags.ts";
 import { evaluateFlags } from "./evaluate-flags.ts";
-import type { CohortDefinition } from "./flag.ts";
+import type { CohortDefinition, FlagDefinition } from "./flag.ts";
 import {
   dynamicCohort,
   evaluationRequest,
@@ -95,6 +95,24 @@ describe("definitions for local evaluation", () => {
     expect(nested({ negation: true }, "OR")).toBe(false);
     expect(nested({ operator: "not_in" }, "OR")).toBe(true);
     expect(nested({ operator: "not_in", negation: true }, "AND")).toBe(false);
+  });
+
+  it("[FE-34] restates not_in by a counter-cohort, where the cohort is sent", () => {
+    const notIn = { groups: [condition([cohortLeaf(1, { operator: "not_in" })])] };
+    const rule = dynamicCohort(1, { type: "AND", values: [leaf("a")] });
+    const { flag, cohorts } = describeOne(notIn, [rule], true);
+    expect(flag.filters).toEqual({
+      groups: [condition([cohortLeaf(-1, { operator: "in" })])],
+    });
+    expect(Object.keys(cohorts).sort()).toEqual(["-1", "1"]);
+    expect(cohorts["-1"]).toEqual({
+      type: "AND",
+      values: [cohortLeaf(1, { operator: "in", negation: true })],
+    });
+    expect(describeOne(notIn, [staticCohort(1)], true)).toMatchObject({
+      cohorts: {},
+      flag: { filters: notIn },
+    });
   });
 
   it("[FE-35] names dependencies by key, with the chain in evaluation order", () => {
@@ -231,5 +249,29 @@ describe("definitions for local evaluation", () => {
     const own = { aggregation_group_type_index: 0 };
     expect(isDecidable({ groups: [condition([leaf("a")], own)] })).toBe(false);
     expect(isDecidable({ groups: [condition([leaf("a", { type: "group" })], own)] })).toBe(true);
+  });
+
+  it("[FE-37] marks flags that only newer SDKs get right", () => {
+    const needsNewer = (filters: JsonObject, rest: Partial<FlagDefinition> = {}) => {
+      const flag = flagDefinition({ key: "f", filters, ...rest });
+      return describeForLocalEvaluation(projectOf([flag]), { sendCohorts: true }).flags[0]
+        ?.needsNewerSdk;
+    };
+    const plain = condition([]);
+    const pinned = condition([], { variant: "a" });
+    expect(needsNewer({})).toBe(false);
+    expect(needsNewer({ groups: [pinned, pinned, plain, condition([], { variant: null })] })).toBe(
+      false,
+    );
+    expect(needsNewer({ groups: [plain, pinned] })).toBe(true);
+    expect(needsNewer({ groups: [plain], early_exit: true })).toBe(true);
+    expect(needsNewer({ groups: [plain] }, { bucketingIdentifier: "device_id" })).toBe(true);
+    const grouped = (own: Json) => condition([], { aggregation_group_type_index: own });
+    expect(needsNewer({ groups: [grouped(0)] })).toBe(true);
+    expect(needsNewer({ groups: [grouped(null)] })).toBe(false);
+    expect(needsNewer({ aggregation_group_type_index: 0, groups: [plain, grouped(0)] })).toBe(
+      false,
+    );
+    expect(needsNewer({ aggregation_group_type_index: 0, groups: [grouped(null)] })).toBe(true);
   });
 });

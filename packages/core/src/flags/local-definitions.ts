@@ -24,6 +24,12 @@ export interface LocalFlag {
    * Such a flag is best marked so that SDKs ask the server.
    */
   readonly isDecidableLocally: boolean;
+  /**
+   * True for flags that SDKs before 2025 get wrong without noticing: they put conditions with a
+   * variant first, and know neither `early_exit`, nor buckets by device, nor a condition's own
+   * group type (flag-evaluation 17).
+   */
+  readonly needsNewerSdk: boolean;
 }
 
 /** Inlining a cohort stops at this many conditions: its filter then stays a cohort filter. */
@@ -70,7 +76,12 @@ export function describeForLocalEvaluation(
     if (sendCohorts) {
       for (const id of cohortIdsOf(filters)) cohorts.collect(id, sent);
     }
-    return { definition, filters, isDecidableLocally: isDecidableLocally(definition.filters) };
+    return {
+      definition,
+      filters: sendCohorts ? withoutNotIn(filters, sent) : filters,
+      isDecidableLocally: isDecidableLocally(definition.filters),
+      needsNewerSdk: needsNewerSdk(definition),
+    };
   });
   return { flags, cohorts: Object.fromEntries(sent) };
 }
@@ -91,6 +102,42 @@ function isDecidableLocally(filters: JsonObject): boolean {
         return type !== "group" && type !== "flag";
       }),
   );
+}
+
+function needsNewerSdk({ filters, bucketingIdentifier }: FlagDefinition): boolean {
+  if (bucketingIdentifier === "device_id" || ownValue(filters, "early_exit") === true) return true;
+  const aggregation = ownValue(filters, "aggregation_group_type_index") ?? null;
+  let hasPlainBefore = false;
+  for (const condition of conditionsOf(filters)) {
+    const own = ownValue(condition, "aggregation_group_type_index");
+    if (own !== undefined && own !== aggregation) return true;
+    const hasVariant = Boolean(ownValue(condition, "variant"));
+    if (hasVariant && hasPlainBefore) return true;
+    hasPlainBefore ||= !hasVariant;
+  }
+  return false;
+}
+
+/**
+ * Restates "not in a cohort" as "in the counter-cohort", whose only rule is that cohort negated and
+ * whose id is the cohort's below zero: several SDKs read `not_in` as `in`, but all know negation.
+ * A cohort that is not sent stays as it is: every SDK then asks the server.
+ */
+function withoutNotIn(filters: JsonObject, sent: Map<string, JsonObject>): JsonObject {
+  return mapConditions(filters, (condition) => [
+    mapFilters(condition, (filter) => {
+      if (ownValue(filter, "type") !== "cohort" || ownValue(filter, "operator") !== "not_in") {
+        return filter;
+      }
+      const id = readCohortId(ownValue(filter, "value"));
+      if (id === null || !sent.has(String(id))) return filter;
+      sent.set(String(-id), {
+        type: "AND",
+        values: [{ key: "id", type: "cohort", value: id, operator: "in", negation: true }],
+      });
+      return { ...filter, value: -id, operator: "in" };
+    }),
+  ]);
 }
 
 /** Whether a condition aggregates by a group: by its own word, else by the flag's. */

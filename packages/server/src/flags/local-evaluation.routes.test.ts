@@ -202,6 +202,17 @@ describe("the feed of definitions", () => {
     );
     expect(left).toEqual([true, true, false]);
   });
+
+  test("[LE-10] on the path of older SDKs flags that only newer ones get right are left to the server", async () => {
+    const groups = [{ properties: [], rollout_percentage: 100 }];
+    await create("feature_flags", { key: "plain", filters: { groups } });
+    await create("feature_flags", { key: "early-exit", filters: { groups, early_exit: true } });
+    const path = `/api/feature_flag/local_evaluation?token=${token}`;
+    const isLeft = ({ body }: { body: { flags: { ensure_experience_continuity: boolean }[] } }) =>
+      body.flags.map((flag) => flag.ensure_experience_continuity);
+    expect(isLeft(await definitions())).toEqual([false, false]);
+    expect(isLeft(await api.send("GET", path, undefined, good))).toEqual([false, true]);
+  });
 });
 
 describe("fetching definitions", () => {
@@ -238,12 +249,13 @@ describe("fetching definitions", () => {
     await create("feature_flags", { key: "k" });
     const localDefinitionsOf = createLocalDefinitions(wireLocalDefinitions);
     const snapshot = await api.compiledFlags.get(projectId);
-    const first = localDefinitionsOf(projectId, snapshot, { sendCohorts: true });
-    expect(localDefinitionsOf(projectId, snapshot, { sendCohorts: true })).toBe(first);
-    expect(localDefinitionsOf(projectId, snapshot, { sendCohorts: false })).not.toBe(first);
-    const elsewhere = createLocalDefinitions(wireLocalDefinitions)(projectId, snapshot, {
-      sendCohorts: true,
-    });
+    const feed = { sendCohorts: true, forOlderSdks: false };
+    const first = localDefinitionsOf(projectId, snapshot, feed);
+    expect(localDefinitionsOf(projectId, snapshot, feed)).toBe(first);
+    for (const other of [{ sendCohorts: false }, { forOlderSdks: true }]) {
+      expect(localDefinitionsOf(projectId, snapshot, { ...feed, ...other })).not.toBe(first);
+    }
+    const elsewhere = createLocalDefinitions(wireLocalDefinitions)(projectId, snapshot, feed);
     expect(elsewhere.etag).toBe(first.etag);
   });
 

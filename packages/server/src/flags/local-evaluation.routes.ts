@@ -5,9 +5,10 @@ import type { CompiledFlags } from "./compiled-flags.ts";
 import { LocalDefinitionsAnswer, LocalDefinitionsParameters } from "./local-evaluation.schemas.ts";
 import { coversTag, type LocalDefinitionsOf } from "./local-evaluation.ts";
 
-/** The paths of current SDKs, of older ones, and under a project. */
+/** The path of current SDKs, then the one of older ones, alone and under a project. */
+const CURRENT_PATH = "/flags/definitions";
 const PATHS = [
-  "/flags/definitions",
+  CURRENT_PATH,
   "/api/feature_flag/local_evaluation",
   "/api/projects/:project_id/feature_flags/local_evaluation",
 ] as const;
@@ -34,7 +35,8 @@ export function localEvaluationRoutes(
     const snapshot = await compiledFlags.get(project.id);
     // A flag of presence: its value, even "false", says nothing.
     const sendCohorts = Object.hasOwn(request.query as object, "send_cohorts");
-    const { etag, body } = localDefinitionsOf(project.id, snapshot, { sendCohorts });
+    const forOlderSdks = request.routeOptions.url !== CURRENT_PATH;
+    const { etag, body } = localDefinitionsOf(project.id, snapshot, { sendCohorts, forOlderSdks });
     reply
       .header("etag", etag)
       .header("cache-control", "private, must-revalidate")

@@ -1,6 +1,7 @@
 import { describeForLocalEvaluation } from "@hedgerow/core/flags/local-definitions";
 import { type Static, Type } from "typebox";
 import type { LiveFlag, VersionedDefinitions } from "./flag-store.ts";
+import type { FeedOptions } from "./local-evaluation.ts";
 
 const AnyObject = Type.Record(Type.String(), Type.Unknown());
 
@@ -51,14 +52,15 @@ export const LocalDefinitionsAnswer = Type.Object(
 export function wireLocalDefinitions(
   projectId: number,
   definitions: VersionedDefinitions,
-  options: { sendCohorts: boolean },
+  options: FeedOptions,
 ): Static<typeof LocalDefinitionsAnswer> {
   const described = describeForLocalEvaluation(definitions, options);
-  const flags = described.flags.flatMap(({ filters, isDecidableLocally }, at) => {
+  const flags = described.flags.flatMap(({ filters, isDecidableLocally, needsNewerSdk }, at) => {
     const flag = definitions.flags[at];
+    const isDecidable = isDecidableLocally && !(options.forOlderSdks && needsNewerSdk);
     return flag === undefined || flag.isRemoteConfiguration
       ? []
-      : [wireLocalFlag(projectId, flag, filters, isDecidableLocally)];
+      : [wireLocalFlag(projectId, flag, filters, isDecidable)];
   });
   return {
     flags,

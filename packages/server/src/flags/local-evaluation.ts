@@ -10,6 +10,13 @@ export interface LocalDefinitions {
   readonly body: Buffer;
 }
 
+/** Which feed is wanted. */
+export interface FeedOptions {
+  readonly sendCohorts: boolean;
+  /** Leaves to the server what SDKs before 2025 get wrong without noticing. */
+  readonly forOlderSdks: boolean;
+}
+
 /**
  * The definitions that SDKs evaluate locally (posthog-api 4.6), built once per snapshot of a
  * project's flags and variant and kept as long as the snapshot is. Equal definitions have equal
@@ -18,28 +25,25 @@ export interface LocalDefinitions {
 export type LocalDefinitionsOf = (
   projectId: number,
   snapshot: FlagSnapshot,
-  options: { sendCohorts: boolean },
+  options: FeedOptions,
 ) => LocalDefinitions;
 
 /** @param wire the wire form of a project's definitions */
 export function createLocalDefinitions(
-  wire: (
-    projectId: number,
-    definitions: VersionedDefinitions,
-    options: { sendCohorts: boolean },
-  ) => object,
+  wire: (projectId: number, definitions: VersionedDefinitions, options: FeedOptions) => object,
 ): LocalDefinitionsOf {
-  const built = new WeakMap<FlagSnapshot, Map<boolean, LocalDefinitions>>();
-  return (projectId, snapshot, { sendCohorts }) => {
-    const variants = built.get(snapshot) ?? new Map<boolean, LocalDefinitions>();
+  const built = new WeakMap<FlagSnapshot, Map<string, LocalDefinitions>>();
+  return (projectId, snapshot, options) => {
+    const variant = `${options.sendCohorts} ${options.forOlderSdks}`;
+    const variants = built.get(snapshot) ?? new Map<string, LocalDefinitions>();
     built.set(snapshot, variants);
-    const known = variants.get(sendCohorts);
+    const known = variants.get(variant);
     if (known) return known;
-    const text = JSON.stringify(wire(projectId, snapshot.definitions, { sendCohorts }));
+    const text = JSON.stringify(wire(projectId, snapshot.definitions, options));
     const body = Buffer.from(text);
     const etag = `"${createHash("sha256").update(body).digest("base64url").slice(0, 27)}"`;
     const definitions = { etag, body };
-    variants.set(sendCohorts, definitions);
+    variants.set(variant, definitions);
     return definitions;
   };
 }
