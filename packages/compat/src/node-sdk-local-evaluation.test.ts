@@ -95,9 +95,11 @@ describe.each(NODE_SDKS)("$name", (sdk) => {
       }
     });
     expect(summarize(differences)).toEqual([]);
-    // A comparison of constants would show nothing: most flags must have gone both ways.
+    // A comparison of constants would show nothing: most flags must have gone both ways, which
+    // takes many persons where a share is close to nobody or everybody.
     const constant = [...seen].filter(([, values]) => values.size < 2).map(([key]) => key);
-    expect(constant.toSorted()).toEqual(CONSTANT_FLAGS.filter((key) => mustDecide.has(key)));
+    if (users.length < USERS) return;
+    expect(constant.toSorted()).toEqual(CONSTANT_FLAGS);
   });
 });
 
