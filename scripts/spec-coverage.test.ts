@@ -3,8 +3,8 @@ import { describe, expect, it } from "vitest";
 import { filesBelow } from "./source-files.ts";
 
 const RULE_IN_SPEC = /^- \*\*([A-Z]{2}-\d+)\*\*/gm;
-const RULE_IN_TITLE =
-  /\b(?:it|test|describe)(?:\.each\([\s\S]*?\))?\(\s*["'`]((?:\[[A-Z]{2}-\d+\]\s*)+)/g;
+/** Titles are the texts that begin with ids; nothing else in a test begins so. */
+const RULE_IN_TITLE = /["'`]((?:\[[A-Z]{2}-\d+\]\s*)+)/g;
 
 const inSpec = [...readFileSync("SPEC.md", "utf8").matchAll(RULE_IN_SPEC)].map((match) => match[1]);
 const inTitles = new Set(
