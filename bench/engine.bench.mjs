@@ -13,11 +13,12 @@ import { mixedFlags, PROPERTIES } from "./mixed-flags.mjs";
 
 const ROUND_MS = Number(process.env.BENCH_ROUND_MS ?? 50);
 const ROUNDS = Number(process.env.BENCH_ENGINE_ROUNDS ?? 31);
-const KEY = "checkout-layout";
+// Key and ids as in the consistency lists that PostHog and its SDKs publish.
+const KEY = "multivariate-flag";
 
 /** A thousand users, half of whom meet the condition. */
 const users = Array.from({ length: 1000 }, (_, n) => ({
-  id: `018f3c6e-7a1b-7000-8000-${String(n * 7919).padStart(12, "0")}`,
+  id: `distinct_id_${n}`,
   plan: n % 2 === 0 ? "enterprise" : "free",
 }));
 

@@ -13,7 +13,7 @@ import {
 const bucketing = createSha1Bucketing();
 
 function hashOf(prefix: string, identifier: string, salt = NO_SALT): number {
-  return bucketing.hash(bucketing.encode(prefix), bucketing.encode(identifier), salt);
+  return bucketing.hash(bucketing.encode(prefix), identifier, salt);
 }
 
 function expectedHash(text: string): number {

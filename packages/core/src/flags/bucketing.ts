@@ -1,22 +1,19 @@
 import { sha1First60 } from "./sha1.ts";
 
-/**
- * UTF-8 of a text, packed big-endian into 32-bit words as SHA-1 reads it; the tail is zero. A plain
- * array: making a typed one costs more than the whole hash.
- */
+/** UTF-8 of a text, packed big-endian into 32-bit words as SHA-1 reads it; the tail is zero. */
 export interface EncodedText {
-  readonly words: readonly number[];
+  readonly words: Int32Array;
   readonly byteLength: number;
 }
 
 /**
- * The bucketing hash (flag-evaluation 2). Texts are encoded once (a prefix per flag, an identifier
- * per request) and joined as words, so that one hash costs little more than its SHA-1 block.
+ * The bucketing hash (flag-evaluation 2). Prefixes and salts are encoded once per flag, and an
+ * identifier once for all flags that hash it in a row; joining them as words costs little.
  */
 export interface Bucketing {
   encode(text: string): EncodedText;
   /** Where prefix, identifier and salt, one after the other, fall: from 0 to 1, both included. */
-  hash(prefix: EncodedText, identifier: EncodedText, salt: EncodedText): number;
+  hash(prefix: EncodedText, identifier: string, salt: EncodedText): number;
 }
 
 /** Appended to the identifier when the variant is chosen (flag-evaluation 2.4). */
@@ -33,14 +30,22 @@ const TWO_TO_60 = 2 ** 60;
 
 /** Bucketing over SHA-1: the first 60 bits as a binary64, divided by 0xFFFFFFFFFFFFFFF. */
 export function createSha1Bucketing(): Bucketing {
+  // Memory is kept from call to call: making a typed array costs more than the whole hash.
   let message = new Int32Array(64);
+  const last = { text: "", words: new Int32Array(64), byteLength: 0 };
   return {
     encode: encodeUtf8,
     hash(prefix, identifier, salt) {
-      const byteLength = prefix.byteLength + identifier.byteLength + salt.byteLength;
+      if (identifier !== last.text) {
+        if (wordsFor(identifier) > last.words.length)
+          last.words = new Int32Array(wordsFor(identifier));
+        last.byteLength = writeUtf8(last.words, identifier);
+        last.text = identifier;
+      }
+      const byteLength = prefix.byteLength + last.byteLength + salt.byteLength;
       const wordCount = (((byteLength + 8) >> 6) + 1) << 4;
       if (wordCount > message.length) message = new Int32Array(wordCount);
-      joinWords(message, wordCount, byteLength, prefix, identifier, salt);
+      joinWords(message, wordCount, byteLength, prefix, last, salt);
       return sha1First60(message, wordCount) / TWO_TO_60;
     },
   };
@@ -88,31 +93,29 @@ function joinWords(
   identifier: EncodedText,
   salt: EncodedText,
 ): void {
-  for (let index = 0; index < prefix.words.length; index += 1) {
-    message[index] = prefix.words[index] as number;
-  }
-  append(message, prefix.byteLength, identifier.words);
+  append(message, 0, prefix);
+  append(message, prefix.byteLength, identifier);
   const saltAt = prefix.byteLength + identifier.byteLength;
   // Words up to here are written whole; the salt and the one bit are added into zeros.
   for (let index = (saltAt + 3) >> 2; index < wordCount; index += 1) message[index] = 0;
-  append(message, saltAt, salt.words);
+  append(message, saltAt, salt);
   const end = byteLength >> 2;
   message[end] = (message[end] as number) | (0x80 << (24 - ((byteLength & 3) << 3)));
   message[wordCount - 1] = byteLength << 3;
 }
 
-/** Adds words at a byte position: the word there keeps its leading bytes, later ones are replaced. */
-function append(message: Int32Array, position: number, words: readonly number[]): void {
+/** Adds a text at a byte position: the word there keeps its leading bytes, later ones are replaced. */
+function append(message: Int32Array, position: number, text: EncodedText): void {
+  const { words } = text;
+  const count = (text.byteLength + 3) >> 2;
   const shift = (position & 3) << 3;
   let at = position >> 2;
   if (shift === 0) {
-    for (let index = 0; index < words.length; index += 1) {
-      message[at + index] = words[index] as number;
-    }
+    for (let index = 0; index < count; index += 1) message[at + index] = words[index] as number;
     return;
   }
   let carry = message[at] as number;
-  for (let index = 0; index < words.length; index += 1) {
+  for (let index = 0; index < count; index += 1) {
     const word = words[index] as number;
     message[at] = carry | (word >>> shift);
     carry = word << (32 - shift);
@@ -121,8 +124,18 @@ function append(message: Int32Array, position: number, words: readonly number[])
   message[at] = carry;
 }
 
+/** Words that always suffice for a text: three bytes for every UTF-16 unit. */
+function wordsFor(text: string): number {
+  return (text.length * 3 + 3) >> 2;
+}
+
 function encodeUtf8(text: string): EncodedText {
-  const words: number[] = [];
+  const words = new Int32Array(wordsFor(text));
+  return { words, byteLength: writeUtf8(words, text) };
+}
+
+/** Writes a text and answers its length in bytes; bytes after it in its last word become zero. */
+function writeUtf8(words: Int32Array, text: string): number {
   const whole = text.length & ~3;
   let index = 0;
   for (; index < whole; index += 4) {
@@ -130,22 +143,15 @@ function encodeUtf8(text: string): EncodedText {
     const b = text.charCodeAt(index + 1);
     const c = text.charCodeAt(index + 2);
     const d = text.charCodeAt(index + 3);
-    if ((a | b | c | d) >= 0x80) return encodeRest(text, index, words);
-    words.push((a << 24) | (b << 16) | (c << 8) | d);
+    if ((a | b | c | d) >= 0x80) break;
+    words[index >> 2] = (a << 24) | (b << 16) | (c << 8) | d;
   }
-  if (index === text.length) return { words, byteLength: index };
-  return encodeRest(text, index, words);
+  return index === text.length ? index : writeRest(words, text, index);
 }
 
-/** Encodes what follows the leading ASCII: the last few characters, or all from a wider one on. */
-function encodeRest(text: string, start: number, words: number[]): EncodedText {
+/** Writes what follows the leading ASCII: the last few characters, or all from a wider one on. */
+function writeRest(words: Int32Array, text: string, start: number): number {
   let length = start;
-  const put = (byte: number): void => {
-    const shift = 24 - ((length & 3) << 3);
-    if (shift === 24) words.push(byte << 24);
-    else words[words.length - 1] = (words[words.length - 1] as number) | (byte << shift);
-    length += 1;
-  };
   for (let index = start; index < text.length; index += 1) {
     let code = text.charCodeAt(index);
     if (code >= 0xd800 && code <= 0xdfff) {
@@ -158,19 +164,27 @@ function encodeRest(text: string, start: number, words: number[]): EncodedText {
       }
     }
     if (code < 0x80) {
-      put(code);
+      length = writeByte(words, length, code);
       continue;
     }
-    if (code < 0x800) put(0xc0 | (code >> 6));
+    if (code < 0x800) length = writeByte(words, length, 0xc0 | (code >> 6));
     else {
-      if (code < 0x10000) put(0xe0 | (code >> 12));
+      if (code < 0x10000) length = writeByte(words, length, 0xe0 | (code >> 12));
       else {
-        put(0xf0 | (code >> 18));
-        put(0x80 | ((code >> 12) & 0x3f));
+        length = writeByte(words, length, 0xf0 | (code >> 18));
+        length = writeByte(words, length, 0x80 | ((code >> 12) & 0x3f));
       }
-      put(0x80 | ((code >> 6) & 0x3f));
+      length = writeByte(words, length, 0x80 | ((code >> 6) & 0x3f));
     }
-    put(0x80 | (code & 0x3f));
+    length = writeByte(words, length, 0x80 | (code & 0x3f));
   }
-  return { words, byteLength: length };
+  return length;
+}
+
+/** Writes one byte and answers the position after it; the first byte of a word clears the rest. */
+function writeByte(words: Int32Array, position: number, byte: number): number {
+  const index = position >> 2;
+  const shift = 24 - ((position & 3) << 3);
+  words[index] = shift === 24 ? byte << 24 : (words[index] as number) | (byte << shift);
+  return position + 1;
 }

@@ -23,12 +23,6 @@ export interface EvaluationResult {
   readonly faults: readonly { readonly key: string; readonly error: unknown }[];
 }
 
-/** An identifier, encoded when it is first hashed. */
-interface Identifier {
-  readonly text: string;
-  encoded: EncodedText | null;
-}
-
 /** What one condition came to (flag-evaluation 4). */
 export type ConditionStep =
   | "match"
@@ -131,16 +125,12 @@ export class Evaluation extends PersonView {
   declare private readonly set: FlagSet;
   declare private readonly request: EvaluationRequest;
   declare private readonly answers: (FlagEvaluation | undefined)[] | null;
-  declare private readonly distinctIdentifier: Identifier;
-  declare private otherIdentifiers: Map<string, Identifier> | null;
 
   constructor(set: FlagSet, request: EvaluationRequest) {
     super(request);
     this.set = set;
     this.request = request;
     this.answers = set.hasDependencies ? [] : null;
-    this.distinctIdentifier = { text: request.distinctId, encoded: null };
-    this.otherIdentifiers = null;
   }
 
   /** Keeps an answer for the flags that depend on it. */
@@ -201,19 +191,18 @@ export class Evaluation extends PersonView {
     if (holdout.exclusionPercentage >= 100) return holdout.answer;
     const identifier = this.holdoutIdentifier(flag);
     if (identifier === null) return null;
-    const hash = this.set.bucketing.hash(this.set.holdoutPrefix, this.encoded(identifier), NO_SALT);
+    const hash = this.set.bucketing.hash(this.set.holdoutPrefix, identifier, NO_SALT);
     return isHeldOut(hash, holdout.exclusionPercentage) ? holdout.answer : null;
   }
 
   /** Stored overrides do not count here, the request's anonymous id does (9.3). */
-  private holdoutIdentifier(flag: CompiledFlag): Identifier | null {
+  private holdoutIdentifier(flag: CompiledFlag): string | null {
     if (flag.aggregation !== null) {
-      const key = this.groupKey(flag.aggregation.groupName);
-      return key === null ? null : this.identifier(key);
+      return this.groupKey(flag.aggregation.groupName);
     }
-    if (flag.isDeviceBucketed) return this.identifier(this.deviceId() ?? this.request.distinctId);
+    if (flag.isDeviceBucketed) return this.deviceId() ?? this.request.distinctId;
     const anonymous = flag.isContinuous ? this.request.anonDistinctId : null;
-    return this.identifier(anonymous || this.request.distinctId);
+    return anonymous || this.request.distinctId;
   }
 
   private conditions(flag: CompiledFlag): FlagEvaluation {
@@ -340,67 +329,42 @@ export class Evaluation extends PersonView {
     const percentage = condition.rolloutPercentage;
     if (percentage === 100) return "match";
     const identifier = this.conditionIdentifier(flag, condition);
-    if (typeof identifier === "string") return identifier;
-    // The empty identifier counts as hash 0, without hashing (2.7).
-    const hash =
-      identifier.text === ""
-        ? 0
-        : this.set.bucketing.hash(flag.hashPrefix, this.encoded(identifier), NO_SALT);
+    if (identifier === null) return "hash_key_override_error";
+    const hash = this.hash(flag, identifier, NO_SALT);
     return hash <= percentage / 100 ? "match" : "out_of_rollout_bound";
   }
 
   private matched(flag: CompiledFlag, condition: CompiledCondition): FlagEvaluation {
-    let variantIndex = condition.variantIndex;
+    let { variantIndex } = condition;
     if (variantIndex === -1 && flag.variantKeys.length > 0) {
       const identifier = this.conditionIdentifier(flag, condition);
-      if (typeof identifier === "string") {
-        // Without a split every identifier gets the same variant.
-        if (condition.hashDecides) return answerOf(flag, identifier, condition.index);
-        variantIndex = chooseVariant(0, flag.variantBounds);
-      } else {
-        const hash =
-          identifier.text === ""
-            ? 0
-            : this.set.bucketing.hash(flag.hashPrefix, this.encoded(identifier), VARIANT_SALT);
-        variantIndex = chooseVariant(hash, flag.variantBounds);
+      if (identifier === null && condition.hashDecides) {
+        return answerOf(flag, "hash_key_override_error", condition.index);
       }
+      // Without a split every identifier gets the same variant.
+      const hash = identifier === null ? 0 : this.hash(flag, identifier, VARIANT_SALT);
+      variantIndex = chooseVariant(hash, flag.variantBounds);
     }
     return matchOf(flag, condition.index, variantIndex);
   }
 
-  /** Whom a condition hashes (flag-evaluation 5); the failure when that is unknown. */
-  private conditionIdentifier(
-    flag: CompiledFlag,
-    condition: CompiledCondition,
-  ): Identifier | "hash_key_override_error" {
+  /** The empty identifier counts as hash 0, without hashing (2.7). */
+  private hash(flag: CompiledFlag, identifier: string, salt: EncodedText): number {
+    return identifier === "" ? 0 : this.set.bucketing.hash(flag.hashPrefix, identifier, salt);
+  }
+
+  /** Whom a condition hashes (flag-evaluation 5); `null` when the stored hash key is unknown. */
+  private conditionIdentifier(flag: CompiledFlag, condition: CompiledCondition): string | null {
     if (condition.aggregation !== null) {
-      return this.identifier(this.groupKey(condition.aggregation.groupName) ?? "");
+      return this.groupKey(condition.aggregation.groupName) ?? "";
     }
     const { distinctId, anonDistinctId } = this.request;
-    if (flag.isDeviceBucketed) return this.identifier(this.deviceId() ?? distinctId);
-    if (!flag.isContinuous) return this.distinctIdentifier;
+    if (flag.isDeviceBucketed) return this.deviceId() ?? distinctId;
+    if (!flag.isContinuous) return distinctId;
     const { person } = this;
-    if (person === "unavailable" || person?.hashKeyOverrides === "unavailable") {
-      return "hash_key_override_error";
-    }
+    if (person === "unavailable" || person?.hashKeyOverrides === "unavailable") return null;
     const override = person?.hashKeyOverrides.get(flag.identity.key);
-    return this.identifier(override || anonDistinctId || distinctId);
-  }
-
-  private identifier(text: string): Identifier {
-    if (text === this.distinctIdentifier.text) return this.distinctIdentifier;
-    this.otherIdentifiers ??= new Map();
-    let identifier = this.otherIdentifiers.get(text);
-    if (identifier === undefined) {
-      identifier = { text, encoded: null };
-      this.otherIdentifiers.set(text, identifier);
-    }
-    return identifier;
-  }
-
-  private encoded(identifier: Identifier): EncodedText {
-    identifier.encoded ??= this.set.bucketing.encode(identifier.text);
-    return identifier.encoded;
+    return override || anonDistinctId || distinctId;
   }
 }
 

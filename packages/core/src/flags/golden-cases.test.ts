@@ -97,9 +97,8 @@ describe.each(VECTOR_FOLDERS)("golden cases in %s", (folder) => {
     const bucketing = createSha1Bucketing();
     for (const vector of readVectors<HashVectors>(folder, "hash.json").vectors) {
       const prefix = bucketing.encode(vector.prefix);
-      const identifier = bucketing.encode(vector.identifier);
       const salt = bucketing.encode(vector.salt);
-      expect([vector.id, bitsOf(bucketing.hash(prefix, identifier, salt))]).toEqual([
+      expect([vector.id, bitsOf(bucketing.hash(prefix, vector.identifier, salt))]).toEqual([
         vector.id,
         vector.hashBits,
       ]);
