@@ -3,7 +3,10 @@ import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
 /** A run of events taken from the log, with the means to acknowledge it. */
 export interface LogBatch {
   readonly entries: readonly LoggedEvent[];
-  /** Position of the last entry. */
+  /**
+   * Position of the last entry. Of an empty batch: the one up to which the log holds nothing after
+   * the position asked for, because it was released or lost.
+   */
   readonly end: number;
   /** Length of the entries as text: what they cost in memory, roughly. */
   readonly chars: number;
@@ -24,7 +27,8 @@ export interface EventLog {
 
   /**
    * The next events after `after`, at most `limit`, and fewer where they are large: some megabytes,
-   * but at least one event. Waits until there is one or the signal aborts (then an empty batch).
+   * but at least one event where any is left. Waits until one was appended or the signal aborts
+   * (then an empty batch that ends where it begins).
    */
   read(after: number, limit: number, signal: AbortSignal): Promise<LogBatch>;
 

@@ -1,3 +1,5 @@
+import { readdirSync, rmSync } from "node:fs";
+import { join } from "node:path";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
 import { sampleEvent } from "./event-log.contract.ts";
 import type { EventStore } from "./event-store.ts";
@@ -279,6 +281,24 @@ describe("the worker", () => {
     expect(person?.properties).toMatchObject({ index: 1494 });
     await run.settle();
     expect((await namesIn(run.events, projectId)).length).toBe(1000);
+  });
+
+  it("[PI-46] goes on where person changes are lost that the log no longer holds", async () => {
+    const restored = temporaryPipeline();
+    const before = await restored.start();
+    await before.append([sampleEvent({ projectId: await before.newProject() })]);
+    await before.settle();
+    await restored.closeStores();
+    for (const file of readdirSync(restored.folder)) {
+      if (/^(?:log|metadata)\.sqlite/.test(file)) rmSync(join(restored.folder, file));
+    }
+    const run = await restored.start();
+    expect(run.pendingPersons.settled(1, { distinctIds: ["a"] })).toBeUndefined();
+    const projectId = await run.newProject();
+    await run.append([sampleEvent({ projectId, distinctId: "a" })]);
+    await run.settle();
+    expect(await run.persons.personByDistinctId(projectId, "a")).toBeDefined();
+    await restored.remove();
   });
 
   it("[PI-47] stores what the log holds before it closes", async () => {

@@ -117,15 +117,23 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
 
   async function applyNext(failures: number): Promise<void> {
     const after = personsPosition;
-    const { entries, chars } = await log.read(after, RUN_LENGTH, stop.signal);
-    if (entries.length === 0) return;
+    const { entries, chars, end } = await log.read(after, RUN_LENGTH, stop.signal);
+    if (entries.length === 0) {
+      if (end > after) logger.error({ after, end }, "the log has lost events");
+      passPersons(end);
+      return;
+    }
     const run = { after, entries };
     const prepared = await (failures < PATIENCE
       ? first.prepare(run)
       : first.prepareAroundFault(run));
-    personsPosition = prepared.end;
-    pendingPersons.applied(prepared.end);
     if (prepared.end > storePosition) waiting.add(prepared, chars);
+    passPersons(prepared.end);
+  }
+
+  function passPersons(end: number): void {
+    personsPosition = end;
+    pendingPersons.applied(end);
     changed();
   }
 

@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { Worker } from "node:worker_threads";
 import { describe, expect, it } from "vitest";
 import { describeEventLog, sampleEvent } from "../../events/event-log.contract.ts";
 import { LogUnavailable } from "../../events/event-log.ts";
@@ -31,6 +32,16 @@ describe("openEmbeddedLog", () => {
       const log = await openEmbeddedLog(path, { after: 1234 });
       expect(await log.end()).toBe(1234);
       expect(await log.append([sampleEvent()])).toEqual([1235]);
+      await log.close();
+    }));
+
+  it("[PI-4] leads a reader past positions that were lost with its file", () =>
+    inFolder(async (path) => {
+      const log = await openEmbeddedLog(path, { after: 1234 });
+      expect(await log.read(1000, 10, NEVER)).toEqual({ entries: [], end: 1234, chars: 0 });
+      await log.append([sampleEvent()]);
+      const { entries, end } = await log.read(1000, 10, NEVER);
+      expect([entries.map(({ position }) => position), end]).toEqual([[1235], 1235]);
       await log.close();
     }));
 
@@ -82,6 +93,36 @@ describe("openEmbeddedLog", () => {
       const [position] = await log.append([event()]);
       expect(position).toBeGreaterThan(end);
       expect((await log.read(end, 100, NEVER)).entries.length).toBe(1);
+      await log.close();
+    }));
+
+  it("[PI-6] acknowledges what it stored and nothing else when its thread dies, and goes on", () =>
+    inFolder(async (path) => {
+      let thread: Worker | undefined;
+      process.once("worker", (worker) => {
+        thread = worker;
+      });
+      const log = await openEmbeddedLog(path);
+      // No message the thread knows: it dies of it, before it gets to any append.
+      thread?.postMessage(null);
+      // Too large to share a commit: each is on its way to the disk when something happens.
+      const events = [1, 2, 3, 4].map((order) =>
+        sampleEvent({ properties: { order, text: "x".repeat(5 * 1024 * 1024) } }),
+      );
+      const outcomes = await Promise.allSettled(events.map((event) => log.append([event])));
+      const taken = events.filter((_, index) => outcomes[index]?.status === "fulfilled");
+      expect(taken.length).toBeGreaterThan(0);
+      expect(taken.length).toBeLessThan(events.length);
+      const stored: (readonly [number, string])[] = [];
+      for (let after = 0; after < (await log.end()); ) {
+        const { entries, end } = await log.read(after, 100, NEVER);
+        stored.push(...entries.map(({ position, event }) => [position, event.uuid] as const));
+        after = end;
+      }
+      const acknowledged = outcomes.flatMap((outcome, index) =>
+        outcome.status === "fulfilled" ? [[outcome.value[0], events[index]?.uuid]] : [],
+      );
+      expect(stored).toEqual(acknowledged);
       await log.close();
     }));
 

@@ -56,9 +56,9 @@ export async function openEmbeddedLog(
   let isClosed = false;
   const wakeReaders = new Set<() => void>();
 
-  let thread: Worker | undefined;
-  let opening: Promise<Worker> | undefined = startThread(options.after ?? 0);
-  await opening;
+  // One at a time: a new one is started after the one before was lost.
+  let thread: Promise<Worker> | undefined = startThread(options.after ?? 0);
+  await thread;
   const reader = openReader(path);
 
   function startThread(after: number): Promise<Worker> {
@@ -66,40 +66,41 @@ export async function openEmbeddedLog(
     return new Promise((resolve, reject) => {
       worker.on("message", (message: FromLogThread) => {
         if (message.kind === "opened") {
-          end = message.end;
-          thread = worker;
-          opening = undefined;
+          moveTo(message.end);
           resolve(worker);
         } else if (message.kind === "appended") settle(message.end);
         else if (message.kind === "refused") refuse(message.reason);
       });
-      worker.on("error", (error) => {
-        lose(worker, error.message);
+      let isLost = false;
+      /** What the thread was writing may or may not be stored, so it counts as not. */
+      const lose = (error: Error) => {
+        if (isLost) return;
+        isLost = true;
+        thread = undefined;
         reject(error);
-      });
-      worker.on("exit", () => lose(worker, "the log thread ended"));
+        if (writing.length > 0) refuse(error.message);
+      };
+      worker.on("error", lose);
+      worker.on("exit", () => lose(new Error("the log thread ended")));
     });
   }
 
-  /** The thread is gone: what it was writing may or may not be stored, so it counts as not. */
-  function lose(worker: Worker, reason: string): void {
-    if (thread === worker) thread = undefined;
-    opening = undefined;
-    if (writing.length > 0) refuse(reason);
+  function moveTo(position: number): void {
+    end = position;
+    for (const wake of wakeReaders) wake();
   }
 
   function settle(last: number): void {
     const group = writing;
     writing = [];
     let position = end;
-    end = last;
+    moveTo(last);
     for (const { count, chars, resolve } of group) {
       queuedChars -= chars;
       const first = position + 1;
       position += count;
       resolve(Array.from({ length: count }, (_, index) => first + index));
     }
-    for (const wake of wakeReaders) wake();
     writeNext();
   }
 
@@ -125,14 +126,11 @@ export async function openEmbeddedLog(
     writing = waiting.splice(0, taken);
     const segments = joinSegments(writing.flatMap((append) => append.segments));
     const message: ToLogThread = { kind: "append", segments };
-    if (thread) {
-      send(thread, message);
-      return;
-    }
-    opening ??= startThread(end);
-    opening.then(
+    thread ??= startThread(end);
+    thread.then(
       (worker) => send(worker, message),
-      (error: Error) => refuse(error.message),
+      // A thread that is lost refuses what it was to write.
+      () => {},
     );
   }
 
@@ -165,8 +163,9 @@ export async function openEmbeddedLog(
         });
       }
       if (signal.aborted) return { entries: [], end: after, chars: 0 };
+      const known = end;
       const { entries, chars } = reader.read(after, limit);
-      return { entries, end: entries.at(-1)?.position ?? after, chars };
+      return { entries, end: entries.at(-1)?.position ?? known, chars };
     },
 
     async end() {
@@ -174,19 +173,19 @@ export async function openEmbeddedLog(
     },
 
     async release(upTo) {
-      if (thread) send(thread, { kind: "release", upTo });
+      const worker = await thread?.catch(() => undefined);
+      if (worker) send(worker, { kind: "release", upTo });
     },
 
     async close() {
       if (isClosed) return;
       isClosed = true;
-      const worker = thread ?? (await opening);
+      while (waiting.length > 0 || writing.length > 0) {
+        await new Promise<void>((resolve) => setImmediate(resolve));
+      }
+      const worker = await thread?.catch(() => undefined);
       if (worker) {
         const exited = new Promise((resolve) => worker.once("exit", resolve));
-        // Messages are handled in order: everything appended before is stored first.
-        while (waiting.length > 0 || writing.length > 0) {
-          await new Promise<void>((resolve) => setImmediate(resolve));
-        }
         send(worker, { kind: "close" });
         await exited;
       }
