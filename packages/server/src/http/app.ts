@@ -8,7 +8,7 @@ import Fastify, {
   type RawRequestDefaultExpression,
   type RawServerDefault,
 } from "fastify";
-import { answerErrors, Refusal } from "./errors.ts";
+import { answerErrors, Refusal, refuseUnroutable } from "./errors.ts";
 import { validatorCompiler } from "./validate-body.ts";
 
 /** A Fastify scope whose routes take their types from TypeBox schemas. */
@@ -30,6 +30,7 @@ export function createApp(options: { logger: FastifyBaseLogger }): App {
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: MAX_BODY_BYTES,
     routerOptions: { ignoreTrailingSlash: true, ignoreDuplicateSlashes: true, maxParamLength: 500 },
+    frameworkErrors: refuseUnroutable,
     forceCloseConnections: "idle",
     // `/api/environments/…` is another name for `/api/projects/…` (decision 1).
     rewriteUrl: (request) =>

@@ -111,6 +111,20 @@ export function answerErrors(app: FastifyInstance): void {
   });
 }
 
+/** Answers what no route could be looked for: a path with a broken escape, or with a part too long to name anything. */
+export function refuseUnroutable(
+  error: FastifyError,
+  _request: FastifyRequest,
+  reply: FastifyReply,
+): void {
+  sendRefusal(
+    reply,
+    error.code === "FST_ERR_BAD_URL"
+      ? new Refusal("invalid_input", "The path is not percent-encoded UTF-8.")
+      : new Refusal("not_found", "Endpoint not found."),
+  );
+}
+
 function sendRefusal(reply: FastifyReply, refusal: Refusal): FastifyReply {
   return reply.code(refusal.status).headers(refusal.headers).send(refusal.body);
 }

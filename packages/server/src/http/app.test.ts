@@ -1,0 +1,31 @@
+import { pino } from "pino";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type App, createApp } from "./app.ts";
+
+describe("an application", () => {
+  let app: App;
+
+  beforeAll(() => {
+    app = createApp({ logger: pino({ level: "silent" }) });
+    app.get("/things/:name", async (request) => ({ params: request.params }));
+  });
+  afterAll(() => app.close());
+
+  const get = (url: string) => app.inject({ method: "GET", url });
+
+  it.each([
+    ["a broken escape", "/things/%ff", 400, "invalid_input"],
+    ["a lone percent sign", "/things/%", 400, "invalid_input"],
+    ["a name that is too long", `/things/${"x".repeat(501)}`, 404, "not_found"],
+  ])("refuses a path with %s in the form of every error", async (_what, url, status, code) => {
+    const answer = await get(url);
+    expect(answer.statusCode).toBe(status);
+    expect(answer.json()).toEqual({
+      type: expect.any(String),
+      code,
+      detail: expect.any(String),
+      attr: null,
+    });
+    expect(answer.body.length).toBeLessThan(300);
+  });
+});
