@@ -143,7 +143,7 @@ async function compose(
     after: Math.max(await persons.position(), await events.position()),
   });
   opened.push(() => log.close());
-  const pendingPersons = createPendingPersons();
+  const pendingPersons = createPendingPersons({ distinctIdsOf: persons.distinctIdsOf });
   const worker = await startWorker({
     log,
     persons,

@@ -56,6 +56,7 @@ export interface GroupUpdate {
 
 /** The persons and groups that an event may create or change. */
 export interface TouchedIds {
+  /** At most two; two are one person afterwards. */
   readonly distinctIds: readonly string[];
   readonly group: { readonly type: string; readonly key: string } | null;
 }

@@ -55,7 +55,7 @@ export async function openCaptureApi(options: { maxLogBytes?: number } = {}) {
     join(folder, "log.sqlite"),
     options.maxLogBytes === undefined ? {} : { maxFileBytes: options.maxLogBytes },
   );
-  const pendingPersons = createPendingPersons();
+  const pendingPersons = createPendingPersons({ distinctIdsOf: async (_project, id) => [id] });
   const metrics = new Registry();
   const app = createApp({ logger: pino({ level: "silent" }) });
   publicApi(app, (open) =>

@@ -1,22 +1,50 @@
 import { describe, expect, it } from "vitest";
 import { sampleEvent } from "./event-log.contract.ts";
-import { createPendingPersons } from "./pending-persons.ts";
+import {
+  type AskedIds,
+  createPendingPersons,
+  type PendingPersonsOptions,
+} from "./pending-persons.ts";
 
 const entry = (position: number, fields: Parameters<typeof sampleEvent>[0] = {}) => ({
   position,
   event: sampleEvent(fields),
 });
 
+/** Pending persons over a store in which the given ids belong together. */
+function pendingOver(
+  persons: readonly (readonly string[])[] = [],
+  options: Partial<PendingPersonsOptions> = {},
+) {
+  const asked: string[] = [];
+  const pending = createPendingPersons({
+    distinctIdsOf: async (_projectId, id) => {
+      asked.push(id);
+      return persons.find((ids) => ids.includes(id)) ?? [];
+    },
+    ...options,
+  });
+  return { pending, asked };
+}
+
+const identify = (anonymous: string, distinctId: string) => ({
+  event: "$identify",
+  distinctId,
+  properties: { $anon_distinct_id: anonymous },
+});
+
 async function isSettled(promise: Promise<void> | undefined): Promise<boolean> {
-  return Promise.race([promise?.then(() => true), Promise.resolve(false)]) as Promise<boolean>;
+  // Look-ups of the store take a few turns.
+  const soon = new Promise<boolean>((resolve) => setTimeout(() => resolve(false), 5));
+  return Promise.race([promise?.then(() => true) ?? true, soon]);
 }
 
 describe("PendingPersons", () => {
   it("[PI-10] makes only requests about ids with events on their way wait", async () => {
-    const pending = createPendingPersons();
+    const { pending } = pendingOver();
     expect(pending.settled(1, { distinctIds: ["a"] })).toBeUndefined();
     pending.add([entry(1, { distinctId: "a" })]);
-    expect(pending.settled(1, { distinctIds: ["b"] })).toBeUndefined();
+    expect(await isSettled(pending.settled(1, { distinctIds: ["b"] }))).toBe(true);
     expect(pending.settled(2, { distinctIds: ["a"] })).toBeUndefined();
     const waiting = pending.settled(1, { distinctIds: ["b", "a"] });
     expect(waiting).toBeInstanceOf(Promise);
@@ -27,34 +55,34 @@ describe("PendingPersons", () => {
   });
 
   it("[PI-10] waits for the last event of an id", async () => {
-    const pending = createPendingPersons();
+    const { pending } = pendingOver();
     pending.add([entry(1, { distinctId: "a" }), entry(3, { distinctId: "a" })]);
     const waiting = pending.settled(1, { distinctIds: ["a"] });
     pending.applied(2);
     expect(await isSettled(waiting)).toBe(false);
-    expect(pending.settled(1, { distinctIds: ["a"] })).toBeInstanceOf(Promise);
+    expect(await isSettled(pending.settled(1, { distinctIds: ["a"] }))).toBe(false);
     pending.applied(3);
     await waiting;
   });
 
-  it("[PI-10] knows both ids of an identification and the group of a $groupidentify", () => {
-    const pending = createPendingPersons();
+  it("[PI-10] knows both ids of an identification and the group of a $groupidentify", async () => {
+    const { pending } = pendingOver();
     pending.add([
-      entry(1, { event: "$identify", distinctId: "a", properties: { $anon_distinct_id: "anon" } }),
+      entry(1, identify("anon", "a")),
       entry(2, {
         event: "$groupidentify",
         distinctId: "$company_acme",
         properties: { $group_type: "company", $group_key: "acme", $group_set: { size: 1 } },
       }),
     ]);
-    expect(pending.settled(1, { distinctIds: ["anon"] })).toBeInstanceOf(Promise);
-    const groups = { company: "acme" };
-    expect(pending.settled(1, { distinctIds: ["x"], groups })).toBeInstanceOf(Promise);
-    expect(pending.settled(1, { distinctIds: ["x"], groups: { company: "b" } })).toBeUndefined();
+    const isSettledFor = (asked: AskedIds) => isSettled(pending.settled(1, asked));
+    expect(await isSettledFor({ distinctIds: ["anon"] })).toBe(false);
+    expect(await isSettledFor({ distinctIds: ["x"], groups: { company: "acme" } })).toBe(false);
+    expect(await isSettledFor({ distinctIds: ["x"], groups: { company: "b" } })).toBe(true);
   });
 
   it("[PI-10] lets nobody wait for personless events or for what was applied before it was noted", () => {
-    const pending = createPendingPersons();
+    const { pending } = pendingOver();
     pending.applied(5);
     pending.add([
       entry(5, { distinctId: "a" }),
@@ -64,7 +92,7 @@ describe("PendingPersons", () => {
   });
 
   it("[PI-10] makes everybody wait for what a start found unapplied", async () => {
-    const pending = createPendingPersons();
+    const { pending } = pendingOver();
     pending.catchUpTo(10);
     const waiting = pending.settled(1, { distinctIds: ["anybody"] });
     pending.applied(9);
@@ -75,9 +103,103 @@ describe("PendingPersons", () => {
   });
 
   it("[PI-10] lets nobody wait for ever", async () => {
-    const pending = createPendingPersons({ maxWaitMs: 5 });
+    const { pending } = pendingOver([], { maxWaitMs: 5 });
     pending.add([entry(1, { distinctId: "a" })]);
     await pending.settled(1, { distinctIds: ["a"] });
     expect(pending.settled(1, { distinctIds: ["a"] })).toBeInstanceOf(Promise);
+  });
+
+  it("[PI-10] knows the other ids of a person, from the store", async () => {
+    const { pending } = pendingOver([["a", "d"]]);
+    pending.add([entry(1, { distinctId: "a" })]);
+    const waiting = pending.settled(1, { distinctIds: ["d"] });
+    expect(await isSettled(waiting)).toBe(false);
+    expect(await isSettled(pending.settled(1, { distinctIds: ["e"] }))).toBe(true);
+    pending.applied(1);
+    await waiting;
+  });
+
+  it("[PI-10] knows the ids that events on their way make one person, however far round", async () => {
+    const { pending } = pendingOver([
+      ["a", "b"],
+      ["c", "d"],
+    ]);
+    pending.add([
+      entry(1, identify("e", "d")),
+      entry(2, identify("b", "c")),
+      entry(3, { distinctId: "other" }),
+      entry(4, { distinctId: "e" }),
+      entry(5, { distinctId: "other" }),
+    ]);
+    const waiting = pending.settled(1, { distinctIds: ["a"] });
+    expect(await isSettled(waiting)).toBe(false);
+    pending.applied(3);
+    expect(await isSettled(waiting)).toBe(false);
+    pending.applied(4);
+    await waiting;
+  });
+
+  it("[PI-10] forgets links once they are applied: the store knows them then", async () => {
+    const { pending } = pendingOver();
+    pending.add([entry(1, identify("a", "b")), entry(2, identify("a", "c"))]);
+    pending.applied(1);
+    pending.add([entry(3, { distinctId: "b" })]);
+    const waiting = pending.settled(1, { distinctIds: ["c"] });
+    pending.applied(2);
+    await waiting;
+  });
+
+  it("[PI-10] misses no change while persons become one during the look-up", async () => {
+    const persons = [["d", "e"], ["x"]];
+    let answer = () => {};
+    const { pending } = pendingOver([], {
+      distinctIdsOf: async (_projectId, id) => {
+        const found = persons.find((ids) => ids.includes(id)) ?? [];
+        await new Promise<void>((resolve) => {
+          answer = resolve;
+        });
+        return found;
+      },
+    });
+    pending.add([entry(1, identify("x", "e")), entry(2, { distinctId: "x" })]);
+    const waiting = pending.settled(1, { distinctIds: ["d"] });
+    persons.splice(0, 2, ["d", "e", "x"]);
+    pending.applied(1);
+    answer();
+    await new Promise((resolve) => setTimeout(resolve, 1));
+    answer();
+    expect(await isSettled(waiting)).toBe(false);
+    pending.applied(2);
+    await waiting;
+  });
+
+  it("[PI-10] asks the store only while something is pending in the project", async () => {
+    const { pending, asked } = pendingOver([["a", "d"]]);
+    pending.add([entry(1, { distinctId: "a" })]);
+    expect(pending.settled(2, { distinctIds: ["d"] })).toBeUndefined();
+    pending.applied(1);
+    expect(pending.settled(1, { distinctIds: ["d"] })).toBeUndefined();
+    expect(asked).toEqual([]);
+  });
+
+  it("[PI-10] waits for everything captured before it where a person has too many ids to look at", async () => {
+    const { pending } = pendingOver([], { distinctIdsOf: async () => "too-many" });
+    pending.add([entry(1, { distinctId: "a" }), entry(2, { distinctId: "b" })]);
+    const waiting = pending.settled(1, { distinctIds: ["d"] });
+    pending.add([entry(3, { distinctId: "c" })]);
+    pending.applied(1);
+    expect(await isSettled(waiting)).toBe(false);
+    pending.applied(2);
+    await waiting;
+
+    const chain = pendingOver();
+    chain.pending.add(
+      Array.from({ length: 1000 }, (_, at) => entry(at + 1, identify(`id-${at}`, `id-${at + 1}`))),
+    );
+    const linked = chain.pending.settled(1, { distinctIds: ["id-0"] });
+    expect(await isSettled(linked)).toBe(false);
+    expect(chain.asked.length).toBeLessThan(100);
+    chain.pending.applied(1000);
+    await linked;
   });
 });

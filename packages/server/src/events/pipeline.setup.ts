@@ -68,7 +68,7 @@ export function temporaryPipeline(folder = mkdtempSync(join(tmpdir(), "hedgerow-
   async function start(around: Around = {}, timing: WorkerDeps["timing"] = {}) {
     const stores = await openStores();
     const logged: string[] = [];
-    const pendingPersons = createPendingPersons();
+    const pendingPersons = createPendingPersons({ distinctIdsOf: stores.persons.distinctIdsOf });
     const counts = { dropped: 0, setAside: 0, warnings: [] as string[] };
     const real: WorkerDeps = {
       ...stores,

@@ -50,7 +50,7 @@ export async function openDecideApi(
     reportFault,
   });
   const persons = options.persons?.(stored) ?? stored;
-  const pendingPersons = createPendingPersons();
+  const pendingPersons = createPendingPersons({ distinctIdsOf: persons.distinctIdsOf });
   const geoIp = await openGeoIp({ path: null, reportFault });
   const app = createApp({ logger: pino({ level: "silent" }) });
   publicApi(app, (open) =>

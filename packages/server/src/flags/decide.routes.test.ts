@@ -268,6 +268,23 @@ describe("what flag requests read", () => {
     expect(await asked).toMatchObject({ pro: true });
   });
 
+  it("[DC-8] whichever id of a person the capture and the request come by", async () => {
+    const linkTo = (id: string, other: string) =>
+      api.event("$identify", id, { $anon_distinct_id: other });
+    await api.persons.applyEvents([linkTo("stored", "stored-too"), linkTo("linked", "linked-too")]);
+    const pending = [
+      api.event("$set", "stored-too", { $set: { plan: "pro" } }),
+      linkTo("linked-too", "linked-now"),
+      api.event("$set", "linked-now", { $set: { plan: "pro" } }),
+    ];
+    api.pendingPersons.add(pending);
+    const asked = ["stored", "linked"].map((id) => valuesOf({ distinct_id: id }));
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    await api.persons.applyEvents(pending);
+    api.pendingPersons.applied(pending.at(-1)?.position ?? 0);
+    for (const values of await Promise.all(asked)) expect(values).toMatchObject({ pro: true });
+  });
+
   it("[DC-9] properties sent win over stored ones, for known and new names", async () => {
     await api.persons.applyEvents([api.event("$set", "ada", { $set: { plan: "free" } })]);
     expect(await valuesOf({ distinct_id: "ada" })).toMatchObject({ pro: false });

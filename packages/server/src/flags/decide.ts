@@ -109,9 +109,11 @@ async function readFacts(
 ): Promise<StoredFacts> {
   const { distinctId, anonDistinctId } = request;
   try {
+    const asksForPerson = needs.person || needs.staticCohorts || needs.hashKeyOverrides;
+    const ids = anonDistinctId === null ? [distinctId] : [distinctId, anonDistinctId];
     const settled = deps.pendingPersons.settled(projectId, {
-      distinctIds: anonDistinctId === null ? [distinctId] : [distinctId, anonDistinctId],
-      groups: request.groups,
+      distinctIds: asksForPerson ? ids : [],
+      groups: needs.groups,
     });
     if (settled) await settled;
     const query = { projectId, distinctId, anonDistinctId, ...needs };

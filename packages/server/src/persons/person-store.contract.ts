@@ -1,7 +1,12 @@
 import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
 import type { JsonObject } from "@hedgerow/core/json";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { FactsQuery, PersonOutcome, PersonStore } from "./person-store.ts";
+import {
+  type FactsQuery,
+  MAX_TOLD_DISTINCT_IDS,
+  type PersonOutcome,
+  type PersonStore,
+} from "./person-store.ts";
 import { personUuid } from "./person-uuid.ts";
 
 /** A store over a fresh database, and the things of other features that it reads. */
@@ -524,6 +529,53 @@ export function personStoreContract(open: () => Promise<PersonStoreFixture>): vo
       await apply(identify("new", "bea"));
       for (const distinctId of ["ada", "anon", "bea", "new"]) {
         expect((await personFacts({ distinctId }))?.properties).toEqual({ n: 2 });
+      }
+    });
+
+    test("[PE-20] all ids of a person are told, through whichever id they are asked", async () => {
+      const idsOf = async (id: string) => {
+        const ids = await store.distinctIdsOf(projectId, id);
+        return ids === "too-many" ? ids : ids.toSorted();
+      };
+      const ids = ["ada", "anon", "broken\uFFFD", "later", "merged"];
+      for (const id of ids) expect(await idsOf(id)).toEqual([]);
+      await apply(identify("anon", "ada"));
+      for (const id of ["ada", "anon"]) {
+        await personFacts({ distinctId: id });
+        for (const _again of [1, 2]) expect(await idsOf(id)).toEqual(["ada", "anon"]);
+        expect((await personFacts({ distinctId: id }))?.properties).toEqual({});
+      }
+      // Changes nothing but the ids of a person that is remembered.
+      await apply(identify("later", "ada"));
+      for (const id of ["anon", "later"]) {
+        expect(await idsOf(id)).toEqual(["ada", "anon", "later"]);
+      }
+      await apply({ distinctId: "merged" }, identify("broken\0", "merged"));
+      for (const id of ["merged", "broken\0"]) {
+        await personFacts({ distinctId: id });
+        expect(await idsOf(id)).toEqual(["broken\uFFFD", "merged"]);
+      }
+      await apply({
+        event: "$merge_dangerously",
+        distinctId: "ada",
+        properties: { alias: "merged" },
+      });
+      for (const id of ids) expect(await idsOf(id)).toEqual(ids);
+      expect(await store.distinctIdsOf(await fixture.newProject(), "ada")).toEqual([]);
+    });
+
+    test("[PE-20] of a person with very many ids only that is told", async () => {
+      const links = (from: number, to: number) =>
+        Array.from({ length: to - from }, (_, at) => identify(`anon-${from + at}`, "ada"));
+      await apply(...links(1, MAX_TOLD_DISTINCT_IDS));
+      await personFacts();
+      for (const _again of [1, 2]) {
+        expect(await store.distinctIdsOf(projectId, "ada")).toHaveLength(MAX_TOLD_DISTINCT_IDS);
+      }
+      await apply(...links(MAX_TOLD_DISTINCT_IDS, MAX_TOLD_DISTINCT_IDS + 1));
+      await personFacts();
+      for (const _again of [1, 2]) {
+        expect(await store.distinctIdsOf(projectId, "anon-7")).toBe("too-many");
       }
     });
 

@@ -36,6 +36,9 @@ export interface PersonOutcome {
   readonly warnings: readonly string[];
 }
 
+/** A person with more distinct ids than these is asked for them in vain: see `distinctIdsOf`. */
+export const MAX_TOLD_DISTINCT_IDS = 1000;
+
 /**
  * Persons, their distinct ids, groups, static cohort membership and stored flag overrides.
  */
@@ -67,6 +70,12 @@ export interface PersonStore {
     request: Pick<EvaluationRequest, "distinctId"> & { anonDistinctId: string },
     flagKeys: readonly string[],
   ): Promise<void>;
+
+  /**
+   * All distinct ids of the person who has the given one, that one included; none where nobody has
+   * it, and `"too-many"` beyond {@link MAX_TOLD_DISTINCT_IDS}. As hot a path as `factsFor`.
+   */
+  distinctIdsOf(projectId: number, distinctId: string): Promise<readonly string[] | "too-many">;
 
   personByDistinctId(projectId: number, distinctId: string): Promise<Person | undefined>;
   groupTypes(projectId: number): Promise<readonly GroupType[]>;

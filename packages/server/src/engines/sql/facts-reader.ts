@@ -1,16 +1,22 @@
 import { cleanText } from "@hedgerow/core/events/clean-json";
 import type { StoredFacts } from "@hedgerow/core/flags/evaluation-request";
 import type { JsonObject } from "@hedgerow/core/json";
-import type { Kysely } from "kysely";
-import type { FactsQuery } from "../../persons/person-store.ts";
+import { type Kysely, sql } from "kysely";
+import { type FactsQuery, MAX_TOLD_DISTINCT_IDS } from "../../persons/person-store.ts";
 import { asksForPerson, createFactsReader, type FoundFacts } from "./person-facts.ts";
 import { prepareQuery } from "./prepared-query.ts";
-import { type RememberedPerson, RememberedPersons } from "./remembered-persons.ts";
+import {
+  type DistinctIds,
+  type RememberedPerson,
+  RememberedPersons,
+} from "./remembered-persons.ts";
 import type { Schema } from "./schema.ts";
 
 /** Reads stored facts, and is told what was written. */
 export interface FactsReader {
   read(query: FactsQuery): Promise<StoredFacts>;
+  /** See `PersonStore.distinctIdsOf`. */
+  distinctIdsOf(projectId: number, distinctId: string): Promise<DistinctIds>;
   /** Call after each commit that wrote persons, before answering for it. */
   forget: RememberedPersons["forget"];
 }
@@ -22,7 +28,27 @@ const NO_OVERRIDES: ReadonlyMap<string, string> = new Map();
 /** A reader that asks the database each time: others may write to it. */
 export function createPlainFacts(reads: Kysely<Schema>): FactsReader {
   const readFacts = createFactsReader(reads);
-  return { read: async (query) => withoutRowFacts(await readFacts(query)), forget: () => {} };
+  return {
+    read: async (query) => withoutRowFacts(await readFacts(query)),
+    distinctIdsOf: createDistinctIdsReader(reads),
+    forget: () => {},
+  };
+}
+
+function createDistinctIdsReader(reads: Kysely<Schema>): FactsReader["distinctIdsOf"] {
+  const readIds = prepareQuery<{ distinct_id: string }>(reads, (bind) =>
+    reads
+      .selectFrom("person_distinct_ids as asked")
+      .innerJoin("person_distinct_ids as told", "told.person_id", "asked.person_id")
+      .select("told.distinct_id")
+      .where("asked.project_id", "=", bind("project"))
+      .where("asked.distinct_id", "=", bind("id"))
+      .limit(sql.lit(MAX_TOLD_DISTINCT_IDS + 1)),
+  );
+  return async (projectId, distinctId) => {
+    const rows = await readIds({ project: projectId, id: cleanText(distinctId) });
+    return rows.length > MAX_TOLD_DISTINCT_IDS ? "too-many" : rows.map((row) => row.distinct_id);
+  };
 }
 
 /**
@@ -32,6 +58,7 @@ export function createPlainFacts(reads: Kysely<Schema>): FactsReader {
 export function createRememberingFacts(reads: Kysely<Schema>): FactsReader {
   const persons = new RememberedPersons();
   const readFacts = createFactsReader(reads);
+  const readDistinctIds = createDistinctIdsReader(reads);
   const readCohortIds = prepareQuery<{ cohort_id: number | null }>(reads, (bind) =>
     reads
       .selectFrom("persons")
@@ -61,6 +88,7 @@ export function createRememberingFacts(reads: Kysely<Schema>): FactsReader {
     const person = found.person && {
       ...found.person,
       hashKeyOverrides: hashKeyOverrides ? found.person.hashKeyOverrides : null,
+      distinctIds: known?.distinctIds ?? null,
     };
     persons.remember(projectId, distinctId, { person, generation });
     return person;
@@ -101,6 +129,19 @@ export function createRememberingFacts(reads: Kysely<Schema>): FactsReader {
         },
         groups,
       };
+    },
+
+    async distinctIdsOf(projectId, distinctId) {
+      const known = persons.find(projectId, cleanText(distinctId));
+      if (known === null) return [];
+      if (known?.distinctIds) return known.distinctIds;
+      const { generation } = persons;
+      const distinctIds = await readDistinctIds(projectId, distinctId);
+      if (known) {
+        const person = { ...known, distinctIds };
+        persons.remember(projectId, cleanText(distinctId), { person, generation });
+      }
+      return distinctIds;
     },
 
     forget: (changes) => persons.forget(changes),

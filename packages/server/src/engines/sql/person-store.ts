@@ -107,6 +107,8 @@ export function createPersonStore(
       facts.forget({ projectId, personIds: changed, distinctIds: [] });
     },
 
+    distinctIdsOf: (projectId, distinctId) => facts.distinctIdsOf(projectId, distinctId),
+
     async personByDistinctId(projectId, distinctId) {
       const row = await reads
         .selectFrom("person_distinct_ids as d")

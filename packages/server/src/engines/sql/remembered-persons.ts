@@ -8,11 +8,16 @@ export type RememberedPerson = Pick<
 > & {
   /** `null` where they were not asked for yet. */
   readonly hashKeyOverrides: ReadonlyMap<string, string> | null;
+  /** The same. */
+  readonly distinctIds: DistinctIds | null;
 };
+
+/** See `PersonStore.distinctIdsOf`. */
+export type DistinctIds = readonly string[] | "too-many";
 
 const MAX_IDS = 20_000;
 const MAX_PERSONS = 10_000;
-/** Together, in characters of JSON; a single one longer than the second is never kept. */
+/** Together, in characters of JSON and ids; a single one longer than the second is never kept. */
 const MAX_TEXT_LENGTH = 16_000_000;
 const MAX_PERSON_TEXT_LENGTH = 64_000;
 
@@ -51,13 +56,13 @@ export class RememberedPersons {
     { person, generation }: { person: RememberedPerson | null; generation: number },
   ): void {
     if (generation !== this.#generation) return;
-    if (person && person.textLength > MAX_PERSON_TEXT_LENGTH) return;
+    if (person && textLengthOf(person) > MAX_PERSON_TEXT_LENGTH) return;
     moveToEnd(this.#personIds, keyOf(projectId, distinctId), person?.id ?? null);
     if (this.#personIds.size > MAX_IDS) dropFirst(this.#personIds);
     if (!person) return;
     this.#drop(person.id);
     this.#persons.set(person.id, person);
-    this.#textLength += person.textLength;
+    this.#textLength += textLengthOf(person);
     while (this.#persons.size > MAX_PERSONS || this.#textLength > MAX_TEXT_LENGTH) {
       const [oldest] = this.#persons.keys();
       if (oldest === undefined) return;
@@ -79,8 +84,13 @@ export class RememberedPersons {
     const person = this.#persons.get(personId);
     if (!person) return;
     this.#persons.delete(personId);
-    this.#textLength -= person.textLength;
+    this.#textLength -= textLengthOf(person);
   }
+}
+
+function textLengthOf({ textLength, distinctIds }: RememberedPerson): number {
+  if (distinctIds === null || distinctIds === "too-many") return textLength;
+  return distinctIds.reduce((length, id) => length + id.length, textLength);
 }
 
 const keyOf = (projectId: number, distinctId: string) => `${projectId} ${distinctId}`;

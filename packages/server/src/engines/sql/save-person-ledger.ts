@@ -16,7 +16,7 @@ export interface Merge {
 /** What was changed of what readers may remember. */
 export interface LedgerChanges {
   readonly projectId: number;
-  /** Persons whose row or overrides changed, or who are gone. */
+  /** Persons whose row, ids or overrides changed, or who are gone. */
   readonly personIds: readonly number[];
   /** Ids that belong to somebody now and belonged to nobody before. */
   readonly distinctIds: readonly string[];
@@ -107,7 +107,11 @@ export async function savePersonLedger(
   return {
     projectId,
     personIds: ledger.persons.flatMap((person) =>
-      person.stored && (person.isChanged || person.mergedInto || person.newHashKeys.size > 0)
+      person.stored &&
+      (person.isChanged ||
+        person.mergedInto ||
+        person.newDistinctIds.length > 0 ||
+        person.newHashKeys.size > 0)
         ? person.stored.id
         : [],
     ),
