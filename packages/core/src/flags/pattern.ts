@@ -5,13 +5,14 @@ import { type RestatedPattern, restatePattern } from "./regex-dialect.ts";
 export interface PatternBudget {
   /** Steps (program size times subject length) left for expensive linear-time matches. */
   steps: number;
-  /** Milliseconds left for backtracking matches. */
-  timeMs: number;
+  /** Steps left for backtracking matches. */
+  backtrackingSteps: number;
 }
 
 /**
- * Runs patterns that need look-around or back-references, which no linear-time engine has.
- * Must end every match in time: a match that does not end is stopped and says so.
+ * Runs patterns that need look-around or back-references, which no linear-time engine has. Must
+ * end every match within a bounded number of steps, counted and not timed: the same pattern and
+ * subject then give the same answer however busy the machine is.
  */
 export interface BacktrackingPatterns {
   /** Compiles JavaScript source; `null` when it is not a valid pattern. */
@@ -21,8 +22,8 @@ export interface BacktrackingPatterns {
 /** A compiled backtracking pattern. */
 export interface BacktrackingPattern {
   /**
-   * Whether the pattern occurs in the subject. Takes what it used from `budget.timeMs`;
-   * `"stopped"` when its own limit or the budget ran out.
+   * Whether the pattern occurs in the subject. Takes what it used from
+   * `budget.backtrackingSteps`; `"stopped"` when its own limit or the budget ran out.
    */
   test(subject: string, budget: PatternBudget): boolean | "stopped";
 }
@@ -53,7 +54,7 @@ const FREE_MATCH_STEPS = 5_000;
 
 /** A fresh budget for one evaluation request. */
 export function createPatternBudget(): PatternBudget {
-  return { steps: 3 * MAX_MATCH_STEPS, timeMs: 30 };
+  return { steps: 3 * MAX_MATCH_STEPS, backtrackingSteps: 500_000 };
 }
 
 /** Compiles a pattern once; `null` when it is invalid (no match for regex and not_regex alike). */
@@ -124,7 +125,7 @@ function boundLinear(
         budget.steps -= steps;
         return linear.test(subject);
       }
-      // Too much to promise: the other engine stops by the clock.
+      // Too much to promise: the other engine counts the steps it really takes.
       fallback ??= compileFallback();
       return fallback === null ? "error" : settle(fallback, subject, budget);
     },

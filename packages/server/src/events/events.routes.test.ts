@@ -47,8 +47,7 @@ async function openEventsApi() {
         log,
         persons,
         clock: () => new Date("2026-03-01T10:00:00Z"),
-        // Generous, since a test may have to share its processor.
-        backtracking: createBacktrackingRegex({ matchLimitMs: 1000 }),
+        backtracking: createBacktrackingRegex(),
       }),
   );
   await app.ready();

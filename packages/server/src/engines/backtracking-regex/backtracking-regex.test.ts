@@ -1,6 +1,13 @@
 import { compilePattern, createPatternBudget } from "@hedgerow/core/flags/pattern";
+import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { createBacktrackingRegex } from "./backtracking-regex.ts";
+
+const patterns = createBacktrackingRegex();
+
+function test(source: string, subject: string, flags = "u") {
+  return patterns.compile(source, flags)?.test(subject, createPatternBudget()) ?? null;
+}
 
 /** Patterns that take exponential time, and a subject that makes each of them do so. */
 const EVIL: readonly (readonly [string, string])[] = [
@@ -9,67 +16,107 @@ const EVIL: readonly (readonly [string, string])[] = [
   ["(?<!x)(?:(?:a*)*)*b\\b(?!y)", `${"a".repeat(60)}c`],
   ["^(?=(([a-z])+.)+[A-Z]([a-z])+$)", "a".repeat(100)],
   ["(?=(.*)(.*)(.*)(.*)(.*)(.*)(.*)(.*)(.*)(.*)x)", "a".repeat(500)],
+  ["(?<=(a|aa)*b)c", `${"a".repeat(3_000)}c`],
 ];
 
 describe("backtracking patterns", () => {
-  const patterns = createBacktrackingRegex();
+  it.each([
+    ["foo(?=bar)", "foobar", true],
+    ["foo(?!bar)", "foobar", false],
+    ["(?<=foo)bar", "foobar", true],
+    ["(?<!foo)bar", "xbar", true],
+    ["\\b(\\w+)\\s+\\1\\b", "this is is a test", true],
+    ["\\b(\\w+)\\s+\\1\\b", "the quick brown fox", false],
+    ["^(?=.*[A-Z])(?=.*\\d).{8,}$", "Password1", true],
+    ["^(?=.*[A-Z])(?=.*\\d).{8,}$", "password", false],
+    ["(?i)foo(?=BAR)", "FOObar", true],
+    ["(?P<word>\\w+)-(?P=word)", "ab-ab", true],
+    ["(?<!\\d)42(?!\\d)", "1423", false],
+    ["(?<=\\$|€)\\d+", "€5", true],
+    ["(?<=^|,)b(?=,|$)", "a,b", true],
+    ["(?=😀).x", "😀x", true],
+    ["(?<=😀)x", "😀x", true],
+    ["(?i)(straße)-\\1", "STRASSE-strasse", false],
+    ["(?!)", "", false],
+    ["(?=)", "", true],
+    ["(a)|b\\1", "b", false],
+  ])("[FE-14] searches %s in %j", (pattern, subject, expected) => {
+    expect(compilePattern(pattern, patterns)?.test(subject, createPatternBudget())).toBe(expected);
+  });
 
-  it("[FE-14] finds what look-around and back-references ask for", () => {
-    const cases: readonly (readonly [string, string, boolean])[] = [
-      ["foo(?=bar)", "foobar", true],
-      ["foo(?!bar)", "foobar", false],
-      ["(?<=foo)bar", "foobar", true],
-      ["\\b(\\w+)\\s+\\1\\b", "this is is a test", true],
-      ["^(?=.*[A-Z])(?=.*\\d).{8,}$", "Password1", true],
-      ["(?i)foo(?=BAR)", "FOObar", true],
-      ["(?P<word>\\w+)-(?P=word)", "ab-ab", true],
-      ["(?<!\\d)42(?!\\d)", "1423", false],
-    ];
-    for (const [pattern, subject, expected] of cases) {
-      const compiled = compilePattern(pattern, patterns);
-      expect([pattern, compiled?.test(subject, createPatternBudget())]).toEqual([
-        pattern,
-        expected,
-      ]);
+  it("[FE-14] agrees with the platform's engine", () => {
+    const { node } = fc.letrec<{ node: string }>((tie) => ({
+      node: fc.oneof(
+        { maxDepth: 3, withCrossShrink: true },
+        fc.constantFrom("a", "b", "c", "[ab]", "[^a]", "\\w", "\\b", "\\B", "^", "$"),
+        fc.tuple(tie("node"), tie("node")).map((pair) => pair.join("")),
+        fc.tuple(tie("node"), tie("node")).map((pair) => `(?:${pair.join("|")})`),
+        fc
+          .tuple(
+            tie("node"),
+            fc.constantFrom("*", "+", "?", "{2}", "{1,2}", "{0,}", "*?", "+?", "??"),
+          )
+          .map(([inner, quantifier]) => `(?:${inner})${quantifier}`),
+        fc
+          .tuple(fc.constantFrom("(?=", "(?!", "(?<=", "(?<!"), tie("node"))
+          .map(([opening, inner]) => `${opening}${inner})`),
+      ),
+    }));
+    const subject = fc.string({
+      unit: fc.constantFrom("a", "b", "c", "A", "-"),
+      maxLength: 8,
+    });
+    fc.assert(
+      fc.property(node, subject, fc.constantFrom("u", "iu"), (source, text, flags) => {
+        expect(test(source, text, flags)).toBe(new RegExp(source, flags).test(text));
+      }),
+      { numRuns: 3000 },
+    );
+  }, 60_000);
+
+  it("[FE-14] agrees with the platform's engine on back-references", () => {
+    const piece = fc.constantFrom("a", "b", "[ab]", "a*", "b+?", "a?", "\\w", "(?=a)", "(?<=b)");
+    const body = fc.array(piece, { minLength: 1, maxLength: 3 }).map((parts) => parts.join(""));
+    const subject = fc.string({ unit: fc.constantFrom("a", "b", "-"), maxLength: 10 });
+    fc.assert(
+      fc.property(body, body, body, subject, (first, second, third, text) => {
+        const source = `(${first})${second}(${third})\\1-?\\2`;
+        expect(test(source, text)).toBe(new RegExp(source, "u").test(text));
+      }),
+      { numRuns: 2000 },
+    );
+  }, 60_000);
+
+  it.each(EVIL)("[FE-15] stops %s, always alike", (pattern, subject) => {
+    for (let run = 0; run < 3; run += 1) {
+      const budget = createPatternBudget();
+      const granted = budget.backtrackingSteps;
+      expect(compilePattern(pattern, patterns)?.test(subject, budget)).toBe("error");
+      expect(granted - budget.backtrackingSteps).toBeLessThanOrEqual(granted / 2);
     }
   });
 
-  it.each(EVIL)("[FE-15] stops %s in time, as an error", (pattern, subject) => {
-    const compiled = compilePattern(pattern, patterns);
-    const startedMs = performance.now();
-    expect(compiled?.test(subject, createPatternBudget())).toBe("error");
-    expect(performance.now() - startedMs).toBeLessThan(250);
-  });
-
-  it("[FE-15] lets a hundred evil patterns take no longer than their one budget", () => {
+  it("[FE-15] lets a hundred evil patterns take no more than their one budget", () => {
     const budget = createPatternBudget();
     const [pattern, subject] = EVIL[0] ?? ["", ""];
-    const startedMs = performance.now();
     for (let index = 0; index < 100; index += 1) {
       expect(compilePattern(pattern, patterns)?.test(subject + index, budget)).toBe("error");
     }
-    expect(performance.now() - startedMs).toBeLessThan(500);
-    expect(budget.timeMs).toBeLessThanOrEqual(0);
+    expect(budget.backtrackingSteps).toBeLessThanOrEqual(0);
+    expect(budget.backtrackingSteps).toBeGreaterThan(-1_000);
   });
 
-  it("goes on working after a match was stopped", () => {
-    const [pattern, subject] = EVIL[0] ?? ["", ""];
-    const compiled = compilePattern(pattern, patterns);
-    expect(compiled?.test(subject, createPatternBudget())).toBe("error");
-    expect(compiled?.test("aaaa", createPatternBudget())).toBe(true);
+  it("[FE-15] answers subjects of many thousand characters", () => {
+    expect(test("(?:ab)*(?=c)", `${"ab".repeat(5_000)}c`)).toBe(true);
+    expect(test("^(?:a|b)*$(?!x)", "ab".repeat(5_000))).toBe(true);
+  });
+
+  it("[FE-15] refuses repetitions that would fill memory", () => {
+    expect(patterns.compile("(?:(?:a{1000}){1000}){1000}", "u")).toBeNull();
+    expect(patterns.compile("a{1000}", "u")).not.toBeNull();
   });
 
   it("refuses a pattern that is none", () => {
     expect(patterns.compile("(?<=", "u")).toBeNull();
-  });
-
-  it("answers a subject again without matching it again", () => {
-    const compiled = patterns.compile("(?=a)a", "u");
-    const budget = createPatternBudget();
-    expect(compiled?.test("a", budget)).toBe(true);
-    const left = budget.timeMs;
-    expect(left).toBeLessThan(createPatternBudget().timeMs);
-    expect(compiled?.test("a", budget)).toBe(true);
-    expect(budget.timeMs).toBe(left);
   });
 });
