@@ -42,19 +42,19 @@ export function compilePropertySearch(
   const startedMs = performance.now();
   const left = createPatternBudget();
   left.steps *= PATTERN_BUDGETS;
-  left.timeMs *= PATTERN_BUDGETS;
+  left.backtrackingSteps *= PATTERN_BUDGETS;
 
   function matches(properties: JsonObject): boolean {
     const patternBudget = createPatternBudget();
-    const { steps, timeMs } = patternBudget;
+    const { steps, backtrackingSteps } = patternBudget;
     const context = { nowMs: now.getTime(), patternBudget };
     const isMatch = comparisons.every(
       ({ key, comparison }) => compare(comparison, ownValue(properties, key), context) === true,
     );
     left.steps -= steps - patternBudget.steps;
-    left.timeMs -= timeMs - patternBudget.timeMs;
+    left.backtrackingSteps -= backtrackingSteps - patternBudget.backtrackingSteps;
     const isTooSlow = performance.now() - startedMs > MAX_SEARCH_MS;
-    if (isTooSlow || left.steps < 0 || left.timeMs < 0) {
+    if (isTooSlow || left.steps < 0 || left.backtrackingSteps < 0) {
       throw new Refusal(
         "invalid_input",
         "The search takes too long. Narrow it by event, distinct_id, after or before.",
