@@ -3,6 +3,8 @@ import type { FastifyRequest } from "fastify";
 import { findCredential, isSecretProjectKey } from "../http/credentials.ts";
 import { Refusal } from "../http/errors.ts";
 import type { Access, Authenticate, Caller } from "../http/management-api.ts";
+import { queryText } from "../http/query-text.ts";
+import { isUuid } from "../http/wire-uuid.ts";
 import type { AccountStore, Membership, PersonalKey, Project, User } from "./account-store.ts";
 import { hashKey } from "./keys.ts";
 import { grants } from "./scopes.ts";
@@ -204,9 +206,7 @@ function checkScopedOrganization(key: PersonalKey, organizationId: string): void
 }
 
 function projectTokenOf(request: FastifyRequest): string | undefined {
-  const { token, api_key } = request.query as Record<string, unknown>;
-  const [first] = [token, api_key].flat().filter((text) => typeof text === "string");
-  return first;
+  return queryText(request.query, "token") ?? queryText(request.query, "api_key");
 }
 
 function hasPathParameter(request: FastifyRequest, name: string): boolean {
@@ -217,9 +217,4 @@ function pathParameter(request: FastifyRequest, name: string): string {
   const value = (request.params as Record<string, string | undefined>)[name];
   if (value === undefined) throw new Error(`${request.routeOptions.url} has no :${name}`);
   return value;
-}
-
-/** Whether a text has the form of a UUID, any version. */
-export function isUuid(text: string): boolean {
-  return /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/i.test(text);
 }

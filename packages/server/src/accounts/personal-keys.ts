@@ -1,7 +1,7 @@
 import { v4 } from "uuid";
 import { Refusal } from "../http/errors.ts";
+import { isUuid } from "../http/wire-uuid.ts";
 import type { AccountStore, PersonalKey, User } from "./account-store.ts";
-import { isUuid } from "./authenticate.ts";
 import { generateKey, hashKey, maskKey, type RandomBytes } from "./keys.ts";
 import { grants, isScope, type Scope } from "./scopes.ts";
 

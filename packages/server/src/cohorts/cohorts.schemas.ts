@@ -1,11 +1,13 @@
 import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
-import { type Static, type TSchema, Type } from "typebox";
+import { type Static, Type } from "typebox";
 import type { User } from "../accounts/account-store.ts";
 import { UserBasic, wireUserBasic } from "../accounts/accounts.schemas.ts";
-import { isUuid } from "../accounts/authenticate.ts";
 import { Refusal } from "../http/errors.ts";
 import { type Page, PageQuery } from "../http/pagination.ts";
+import { queryText } from "../http/query-text.ts";
 import { wireInstant, wireInstantOrNull } from "../http/wire-instant.ts";
+import { AnyObject, Nullable } from "../http/wire-schemas.ts";
+import { isUuid } from "../http/wire-uuid.ts";
 import type {
   CohortListQuery,
   CohortRecord,
@@ -13,9 +15,6 @@ import type {
   NamedPersons,
 } from "./cohort-store.ts";
 import type { CohortChange } from "./cohorts.ts";
-
-const Nullable = <Schema extends TSchema>(schema: Schema) => Type.Union([schema, Type.Null()]);
-const AnyObject = Type.Record(Type.String(), Type.Unknown());
 
 /** What a caller may write of a cohort; unknown fields are ignored. */
 const writableFields = {
@@ -110,11 +109,7 @@ export const CohortListParameters = Type.Object({
 });
 
 export function cohortListQueryOf(parameters: unknown, { limit, offset }: Page): CohortListQuery {
-  const query = parameters as Record<string, unknown>;
-  const text = (name: string): string | null => {
-    const [first] = [query[name]].flat();
-    return typeof first === "string" && first !== "" ? first : null;
-  };
+  const text = (name: string) => queryText(parameters, name) || null;
   const type = text("type");
   const createdById = text("created_by_id");
   return {

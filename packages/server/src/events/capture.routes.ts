@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import type { App } from "../http/app.ts";
 import { clientAddressOf } from "../http/client-address.ts";
 import { decodeBody, encodedBodyOf } from "../http/decode-body.ts";
+import { queryText } from "../http/query-text.ts";
 import { networks } from "../platform/network-address.ts";
 import { CaptureAnswer, CaptureQuery, wireRejected } from "./capture.schemas.ts";
 import { type CaptureDeps, type CaptureInput, capture, discard } from "./capture.ts";
@@ -72,21 +73,19 @@ export function captureRoutes(app: App, deps: CaptureRouteDeps): void {
 
 function readRequest(request: FastifyRequest): Pick<CaptureInput, "body" | "text" | "beside"> {
   const { value, text, form } = decodeBody(encodedBodyOf(request), "invalid_payload");
-  const query = request.query as Readonly<Record<string, unknown>>;
+  const { query } = request;
   const beside = {
-    token: form.get("api_key") ?? form.get("token") ?? textOf(query.api_key) ?? textOf(query.token),
+    token:
+      form.get("api_key") ??
+      form.get("token") ??
+      queryText(query, "api_key") ??
+      queryText(query, "token"),
     formSentAt: form.get("sent_at"),
-    querySentAt: textOf(query.sent_at) ?? textOf(query._),
+    querySentAt: queryText(query, "sent_at") ?? queryText(query, "_"),
   };
   return { body: value, text, beside };
 }
 
 function isBeacon(request: FastifyRequest): boolean {
-  return textOf((request.query as Readonly<Record<string, unknown>>).beacon) === "1";
-}
-
-/** A query parameter; the first where it stands more than once. */
-function textOf(value: unknown): string | undefined {
-  const first = Array.isArray(value) ? value[0] : value;
-  return typeof first === "string" ? first : undefined;
+  return queryText(request.query, "beacon") === "1";
 }

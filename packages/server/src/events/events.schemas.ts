@@ -1,4 +1,3 @@
-import { cleanText } from "@hedgerow/core/events/clean-json";
 import { readEpochMs, readMoment } from "@hedgerow/core/events/event-time";
 import type { Operator } from "@hedgerow/core/flags/match-property";
 import { validateComparison } from "@hedgerow/core/flags/validate-comparison";
@@ -7,13 +6,14 @@ import { type Static, Type } from "typebox";
 import { Refusal } from "../http/errors.ts";
 import { type Page, PageQuery } from "../http/pagination.ts";
 import { parseStrictJson } from "../http/parse-json.ts";
+import { queryText } from "../http/query-text.ts";
 import { wireInstant } from "../http/wire-instant.ts";
+import { AnyObject } from "../http/wire-schemas.ts";
+import { isUuid } from "../http/wire-uuid.ts";
 import type { Person } from "../persons/person-store.ts";
 import type { EventQuery } from "./event-store.ts";
 import type { EventOfPerson } from "./events.ts";
 import { compilePropertySearch, type PropertyFilter, type SearchTools } from "./property-search.ts";
-
-const AnyObject = Type.Record(Type.String(), Type.Unknown());
 
 const EventPerson = Type.Object({
   id: Type.Integer(),
@@ -101,12 +101,8 @@ export function eventQueryOf(
   parameters: unknown,
   { projectId, page, tools }: { projectId: number; page: Page; tools: SearchTools },
 ): EventQuery {
-  const query = parameters as Record<string, unknown>;
-  /** The last of repeated parameters counts; an empty one is none. */
-  const text = (name: string): string | undefined => {
-    const last = [query[name]].flat().at(-1);
-    return typeof last === "string" && last !== "" ? cleanText(last) : undefined;
-  };
+  /** An empty parameter is none. */
+  const text = (name: string) => queryText(parameters, name) || undefined;
   const personId = uuidOf(text("person_id"), "person_id");
   const filters = propertyFiltersOf(text("properties"), tools.timeZone);
   return withoutUndefined({
@@ -130,18 +126,16 @@ function withoutUndefined<Fields extends object>(fields: Fields): Present<Fields
   return Object.fromEntries(present) as Present<Fields>;
 }
 
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
-
 /** The uuid in a path; whatever cannot be one is an unknown event (404). */
 export function pathUuidOf(parameters: unknown): string {
   const { uuid } = parameters as { uuid?: string };
-  if (uuid === undefined || !UUID.test(uuid)) throw new Refusal("not_found", "Not found.");
+  if (uuid === undefined || !isUuid(uuid)) throw new Refusal("not_found", "Not found.");
   return uuid.toLowerCase();
 }
 
 function uuidOf(text: string | undefined, attr: string): string | undefined {
   if (text === undefined) return undefined;
-  if (!UUID.test(text)) throw new Refusal("invalid_input", "Must be a valid UUID.", { attr });
+  if (!isUuid(text)) throw new Refusal("invalid_input", "Must be a valid UUID.", { attr });
   return text.toLowerCase();
 }
 

@@ -21,16 +21,16 @@ const NOTHING: JsonObject = Object.freeze({});
 /**
  * Reads a flag request in any era's spelling (posthog-api 8.3, flag-evaluation 6.9). The checks run
  * in PostHog's order: token first, then distinct id, then the rest by field.
- * @param query the query string, where a token may stand as well
+ * @param queryTokens the keys in the query string, where they may stand as well
  * @throws Refusal 401 without a usable token, 400 naming the field at fault otherwise
  */
 export function parseFlagRequest(
   body: Json,
-  query: Readonly<Record<string, string | undefined>>,
+  queryTokens: readonly (string | undefined)[],
 ): FlagRequest {
   const fields = Array.isArray(body) ? body[0] : body;
   const object = isJsonObject(fields) ? fields : NOTHING;
-  const token = findToken(object, query);
+  const token = findToken(object, queryTokens);
   if (fields !== undefined && fields !== null && !isJsonObject(fields)) {
     throw new Refusal("malformed_data", "Malformed request data: expected a JSON object.");
   }
@@ -49,14 +49,10 @@ function parseRuntime(value: Json | undefined): FlagSelection["runtime"] {
   return value === "client" || value === "server" ? value : null;
 }
 
-function findToken(
-  object: JsonObject,
-  query: Readonly<Record<string, string | undefined>>,
-): string {
+function findToken(object: JsonObject, queryTokens: readonly (string | undefined)[]): string {
   const properties = ownValue(object, "properties");
   const candidates = [
-    query.token,
-    query.api_key,
+    ...queryTokens,
     ownValue(object, "$token"),
     ownValue(object, "token"),
     ownValue(object, "api_key"),

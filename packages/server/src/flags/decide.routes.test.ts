@@ -105,6 +105,7 @@ describe("the shapes of flag answers", () => {
     expect(await flags("?v=2")).toHaveProperty("flags.on");
     expect(await flags("?v=2")).not.toHaveProperty("supportedCompression");
     expect(await flags("?v=2&config=true")).toHaveProperty("supportedCompression");
+    expect(await flags("?v=1&v=2&config=0&config=true")).toHaveProperty("supportedCompression");
     expect(await flags("")).toHaveProperty("supportedCompression");
     expect(await flags("")).toHaveProperty("flags.on");
   });
@@ -353,6 +354,33 @@ describe("experience continuity", () => {
     expect(await variantOf(during)).toBe(before);
     expect(await variantOf({ distinct_id: known })).toBe(before);
     expect(await variantOf({ distinct_id: known, $anon_distinct_id: "anonymous-2" })).toBe(before);
+    await api.close();
+  });
+
+  it("[DC-12] keeps what is stored for the anonymous id's person, and stores it where one of two lacks it", async () => {
+    const api = await openDecideApi();
+    const variants = Array.from({ length: 10 }, (_, n) => ({
+      key: `v${n}`,
+      rollout_percentage: 10,
+    }));
+    await api.createFlag(
+      "kept",
+      { ...everyone, multivariate: { variants } },
+      { ensureExperienceContinuity: true },
+    );
+    const variantOf = async (body: object) => (await api.ask(body)).json().flags.kept.variant;
+    await api.persons.applyEvents([api.event("seen", "tablet", {})]);
+    const first = await variantOf({ distinct_id: "tablet", $anon_distinct_id: "first-id" });
+    expect(first).toBe(await variantOf({ distinct_id: "first-id" }));
+    expect(first).not.toBe(await variantOf({ distinct_id: "newcomer-3" }));
+    const identified = { distinct_id: "newcomer-3", $anon_distinct_id: "tablet" };
+    expect(await variantOf(identified)).toBe(first);
+
+    const own = await variantOf({ distinct_id: "newcomer-3" });
+    await api.persons.applyEvents([api.event("seen", "newcomer-3", {})]);
+    const stored = await variantOf(identified);
+    expect(stored).not.toBe(own);
+    expect(await variantOf({ distinct_id: "newcomer-3" })).toBe(stored);
     await api.close();
   });
 });

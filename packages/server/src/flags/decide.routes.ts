@@ -6,6 +6,7 @@ import type { App } from "../http/app.ts";
 import { geoAddressOf } from "../http/client-address.ts";
 import { decodeBody, encodedBodyOf } from "../http/decode-body.ts";
 import { Refusal } from "../http/errors.ts";
+import { queryText } from "../http/query-text.ts";
 import { type DecideDeps, decide } from "./decide.ts";
 import { parseFlagRequest } from "./decide-request.ts";
 import { detectRuntime } from "./detect-runtime.ts";
@@ -20,8 +21,6 @@ const FlagQuery = Type.Object({
   compression: Type.Optional(Type.String({ description: "gzip, gzip-js, lz64 or base64." })),
 });
 
-type FlagQueryText = Readonly<Record<string, string | undefined>>;
-
 /** `POST /decide` and `POST /flags`: what SDKs ask for the flags of one person (interface 4.4). */
 export function decideRoutes(
   app: App,
@@ -32,9 +31,12 @@ export function decideRoutes(
     reply: FastifyReply,
     { shape, withSettings }: { shape: AnswerShape; withSettings: boolean },
   ): Promise<string> {
-    const query = request.query as FlagQueryText;
+    const { query } = request;
     const { value, form } = decodeBody(encodedBodyOf(request));
-    const flagRequest = parseFlagRequest(withFormToken(value ?? null, form), query);
+    const flagRequest = parseFlagRequest(withFormToken(value ?? null, form), [
+      queryText(query, "token"),
+      queryText(query, "api_key"),
+    ]);
     const found = deps.projects.find(flagRequest.token);
     const project = found instanceof Promise ? await found : found;
     if (!project) {
@@ -48,7 +50,7 @@ export function decideRoutes(
       request: flagRequest,
       address: geoAddressOf(request),
       runtime: flagRequest.runtime ?? detectRuntime(request.headers),
-      onlySurveyFlags: isYes(query.only_evaluate_survey_feature_flags),
+      onlySurveyFlags: isYes(queryText(query, "only_evaluate_survey_feature_flags")),
     });
     reply.header("content-type", "application/json; charset=utf-8");
     return writeFlagAnswer(decided, shape, withSettings);
@@ -62,14 +64,14 @@ export function decideRoutes(
 
   app.post("/decide", { schema: schema("Evaluate flags for one person") }, (request, reply) =>
     answer(request, reply, {
-      shape: decideShape((request.query as FlagQueryText).v),
+      shape: decideShape(queryText(request.query, "v")),
       withSettings: true,
     }),
   );
 
   app.post("/flags", { schema: schema("Evaluate flags for one person") }, (request, reply) => {
-    const { v, version, config } = request.query as FlagQueryText;
-    const asked = v ?? version;
+    const asked = queryText(request.query, "v") ?? queryText(request.query, "version");
+    const config = queryText(request.query, "config");
     return answer(request, reply, {
       shape: flagsShape(asked),
       // Neither a version nor a wish about settings: the caller gets everything (posthog-api 8.6).

@@ -4,14 +4,11 @@ import type { User } from "../accounts/account-store.ts";
 import { UserBasic, wireUserBasic } from "../accounts/accounts.schemas.ts";
 import { Refusal } from "../http/errors.ts";
 import { type Page, PageQuery } from "../http/pagination.ts";
+import { queryText } from "../http/query-text.ts";
 import { wireInstant, wireInstantOrNull } from "../http/wire-instant.ts";
+import { AnyObject, Nullable } from "../http/wire-schemas.ts";
 import type { FlagListQuery, FlagOrder, FlagRecord } from "./flag-store.ts";
 import type { FlagChange } from "./flags.ts";
-
-const Nullable = <Schema extends Parameters<typeof Type.Optional>[0]>(schema: Schema) =>
-  Type.Union([schema, Type.Null()]);
-
-const AnyObject = Type.Record(Type.String(), Type.Unknown());
 
 const CREATION_CONTEXTS = [
   "feature_flags",
@@ -166,11 +163,7 @@ const TYPES = ["boolean", "multivariant", "experiment", "remote_config"] as cons
 const RUNTIMES = ["server", "client", "all"] as const;
 
 export function flagListQueryOf(parameters: unknown, { limit, offset }: Page): FlagListQuery {
-  const query = parameters as Record<string, unknown>;
-  const text = (name: string): string | null => {
-    const [first] = [query[name]].flat();
-    return typeof first === "string" && first !== "" ? first : null;
-  };
+  const text = (name: string) => queryText(parameters, name) || null;
   const oneOf = <Choice extends string>(choices: readonly Choice[], name: string) =>
     choices.find((choice) => choice === text(name)) ?? null;
   const active = oneOf(["true", "false"], "active");

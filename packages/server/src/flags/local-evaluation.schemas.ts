@@ -1,9 +1,8 @@
 import { describeForLocalEvaluation } from "@hedgerow/core/flags/local-definitions";
 import { type Static, Type } from "typebox";
+import { AnyObject } from "../http/wire-schemas.ts";
 import type { LiveFlag, VersionedDefinitions } from "./flag-store.ts";
 import type { FeedOptions } from "./local-evaluation.ts";
-
-const AnyObject = Type.Record(Type.String(), Type.Unknown());
 
 export const LocalDefinitionsParameters = Type.Object({
   token: Type.Optional(Type.String({ description: "The project's public key." })),

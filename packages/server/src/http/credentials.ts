@@ -1,5 +1,6 @@
 import { isJsonObject } from "@hedgerow/core/json";
 import type { FastifyRequest } from "fastify";
+import { queryText } from "./query-text.ts";
 
 export interface Credential {
   readonly key: string;
@@ -21,11 +22,8 @@ export function findCredential(
   if (isJsonObject(request.body) && Object.hasOwn(request.body, field)) {
     return { key: textOf(request.body[field]), source: "body" };
   }
-  const query = request.query as Record<string, unknown>;
-  if (Object.hasOwn(query, field)) {
-    return { key: textOf([query[field]].flat().at(-1)), source: "query string" };
-  }
-  return undefined;
+  const inQuery = queryText(request.query, field);
+  return inQuery === undefined ? undefined : { key: inQuery, source: "query string" };
 }
 
 /** The key in the `Authorization` header, if there is one. */

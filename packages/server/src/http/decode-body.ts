@@ -11,6 +11,7 @@ import { Refusal } from "./errors.ts";
 import { readForm } from "./form-fields.ts";
 import { decompressLzBase64 } from "./lz-string.ts";
 import { parseJson } from "./parse-json.ts";
+import { queryText } from "./query-text.ts";
 
 /** Most bytes, or characters, that any layer of a body may decode to. */
 export const MAX_DECODED_BYTES = 20 * 1024 * 1024;
@@ -73,7 +74,7 @@ const NO_FIELDS: ReadonlyMap<string, string> = new Map();
 function decode({ bytes, contentType, contentEncoding, query }: EncodedBody): DecodedBody {
   // The common case first: plain JSON, whatever its labels say.
   if (looksLikeJson(bytes)) return parsed(bytes.toString("utf8"), NO_FIELDS);
-  const labels = [...namesIn(firstText(query.compression)), ...namesIn(contentEncoding)];
+  const labels = [...namesIn(queryText(query, "compression")), ...namesIn(contentEncoding)];
   if (bytes.length > 0) {
     const opened = openEncodings(bytes, labels);
     if (opened instanceof Buffer) {
@@ -83,7 +84,7 @@ function decode({ bytes, contentType, contentEncoding, query }: EncodedBody): De
     }
     return decodeLayers(opened, labels, NO_FIELDS);
   }
-  const data = firstText(query.data);
+  const data = queryText(query, "data");
   if (data === undefined || data === "") return { value: undefined, text: "", form: NO_FIELDS };
   return decodeLayers(data, labels, NO_FIELDS);
 }
@@ -241,11 +242,6 @@ function namesIn(label: string | undefined): string[] {
     const known = name.trim().toLowerCase();
     return Object.hasOwn(KNOWN_ENCODINGS, known) ? [KNOWN_ENCODINGS[known] ?? known] : [];
   });
-}
-
-function firstText(value: unknown): string | undefined {
-  const first = Array.isArray(value) ? value[0] : value;
-  return typeof first === "string" ? first : undefined;
 }
 
 function tooLarge(): Refusal {

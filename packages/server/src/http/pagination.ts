@@ -1,5 +1,7 @@
 import type { FastifyRequest } from "fastify";
 import { type TSchema, Type } from "typebox";
+import { Refusal } from "./errors.ts";
+import { queryText } from "./query-text.ts";
 
 export interface Page {
   readonly limit: number;
@@ -12,10 +14,11 @@ const MAX_LIMIT = 1000;
 
 /** The `limit` and `offset` of a list request; nonsense falls back to the defaults (posthog-api 2). */
 export function pageOf(request: FastifyRequest): Page {
-  const { limit, offset } = request.query as Record<string, string | undefined>;
+  const number = (name: string, atLeast: number) =>
+    wholeNumber(queryText(request.query, name), atLeast);
   return {
-    limit: Math.min(wholeNumber(limit, 1) ?? DEFAULT_LIMIT, MAX_LIMIT),
-    offset: wholeNumber(offset, 0) ?? 0,
+    limit: Math.min(number("limit", 1) ?? DEFAULT_LIMIT, MAX_LIMIT),
+    offset: number("offset", 0) ?? 0,
   };
 }
 
@@ -84,7 +87,9 @@ export function openListAnswer<Item>(
 }
 
 function link(request: FastifyRequest, limit: number, offset: number): string {
-  const url = new URL(request.originalUrl, `${request.protocol}://${request.host}`);
+  const text = `${request.protocol}://${request.host}${request.originalUrl}`;
+  if (!URL.canParse(text)) throw new Refusal("invalid_input", "Invalid Host header.");
+  const url = new URL(text);
   url.searchParams.set("limit", String(limit));
   if (offset > 0) url.searchParams.set("offset", String(offset));
   else url.searchParams.delete("offset");

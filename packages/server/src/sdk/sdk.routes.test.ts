@@ -113,6 +113,7 @@ describe("what browser SDKs load", () => {
     expect((await get(`/api/web_experiments/?token=${TOKEN}`)).json()).toEqual({ experiments: [] });
     expect((await get(`/api/product_tours/?token=${TOKEN}`)).json()).toEqual({ product_tours: [] });
     expect((await get("/api/surveys/")).json()).toMatchObject({ code: "missing_api_key" });
+    expect((await get(`/api/surveys/?token=phc_other&token=${TOKEN}`)).statusCode).toBe(200);
     const wrong = await get("/api/surveys/?token=phc_other");
     expect([wrong.statusCode, wrong.json().code]).toEqual([401, "invalid_api_key"]);
   });

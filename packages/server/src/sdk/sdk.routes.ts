@@ -5,6 +5,7 @@ import type { ProjectsByToken } from "../accounts/projects-by-token.ts";
 import { CLIENT_SETTINGS } from "../flags/flag-answer.ts";
 import type { App } from "../http/app.ts";
 import { Refusal } from "../http/errors.ts";
+import { queryText } from "../http/query-text.ts";
 import type { EarlyAccessEntry } from "./early-access.ts";
 import type { SdkScripts } from "./sdk-scripts.ts";
 
@@ -119,8 +120,8 @@ export function sdkRoutes(
   const listQuery = Type.Object({ token: Type.Optional(Type.String()) });
   const list = (url: string, summary: string, read: (project: Project) => Promise<object>) => {
     const answer = async (request: FastifyRequest) => {
-      const { token, api_key } = request.query as Record<string, string | undefined>;
-      return read(await projectNamed(token ?? api_key));
+      const token = queryText(request.query, "token") ?? queryText(request.query, "api_key");
+      return read(await projectNamed(token));
     };
     app.get(url, { schema: { tags, summary, querystring: listQuery } }, answer);
   };
