@@ -70,6 +70,25 @@ export function describeEventStore(title: string, create: () => Promise<Reopenab
       expect(JSON.stringify(stored?.properties)).toBe(JSON.stringify(properties));
     });
 
+    it("[ES-1] keeps long texts of every alphabet whole, in order, and findable", async () => {
+      const texts = ["x", "ß", "漢", "🦔"].map((letter) => `a${letter.repeat(30_000)}`);
+      await insert([
+        ...texts.map((text, at) => sampleRow(at + 1, { properties: { [`k${at}`]: text } })),
+        sampleRow(5, { properties: { k1: "short" } }),
+      ]);
+      const stored = (await find()).map(({ properties }) => properties);
+      expect(stored).toEqual([...texts.map((text, at) => ({ [`k${at}`]: text })), { k1: "short" }]);
+      const k1 = { requiredNames: ["k1"], matches: (it: object) => Object.hasOwn(it, "k1") };
+      expect((await find({ properties: k1 })).length).toBe(2);
+      const letter = {
+        position: 6,
+        event: sampleEvent({ properties: stored[3] ?? {} }),
+        reason: "x",
+      };
+      await store.insert({ rows: [], merges: [], deadLetters: [letter], end: 6 });
+      expect(await store.deadLetters(1)).toEqual([letter]);
+    });
+
     it("[ES-1] keeps times from year 0 to 9999", async () => {
       const times = [
         "0000-01-01T00:00:00.000Z",

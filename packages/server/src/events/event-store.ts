@@ -87,7 +87,8 @@ export interface EventQuery extends EventFilter {
 /** The queryable store of events. One writer at a time. */
 export interface EventStore {
   /**
-   * Stores a batch and moves the consumer position to its end, all in one durable transaction.
+   * Stores a batch and moves the consumer position to its end, in one durable transaction, or, where
+   * the batch is large, in several that each store a part of the run with the position of its end.
    * What lies at or below the stored position, and rows whose uuid the project already has (of
    * those in one batch the first wins), are left out: a batch may be repeated after any failure.
    * An empty batch that ends at the stored position changes nothing, but fails when nothing can be
@@ -104,6 +105,7 @@ export interface EventStore {
   /**
    * Finds events. A page of very large events ends before its limit, so that reading them never
    * takes more than some tens of megabytes; it has at least one event where any matches.
+   * Rejects with {@link QueryTooLong} when too many events have to be looked at.
    */
   events(query: EventQuery): Promise<EventPage>;
 
@@ -114,4 +116,12 @@ export interface EventStore {
   deadLetters(limit: number): Promise<readonly DeadLetter[]>;
 
   close(): Promise<void>;
+}
+
+/** A query has to look at more events than it may take time for: it should ask for fewer. */
+export class QueryTooLong extends Error {
+  override readonly name = "QueryTooLong";
+  constructor(options?: { cause: unknown }) {
+    super("the query takes too long", options);
+  }
 }

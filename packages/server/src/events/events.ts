@@ -1,7 +1,13 @@
 import { Refusal } from "../http/errors.ts";
 import type { Person, PersonStore } from "../persons/person-store.ts";
 import type { EventLog } from "./event-log.ts";
-import type { EventPage, EventQuery, EventStore, StoredEvent } from "./event-store.ts";
+import {
+  type EventPage,
+  type EventQuery,
+  type EventStore,
+  QueryTooLong,
+  type StoredEvent,
+} from "./event-store.ts";
 
 /** An event together with whom it belongs to now; `null` for ids without a stored person. */
 export interface EventOfPerson {
@@ -18,6 +24,7 @@ export interface FoundEvents {
 
 /** Reading stored events. Every event acknowledged before a call is seen by it. */
 export interface Events {
+  /** Refuses a query that has to look at too many events. */
   find(query: EventQuery): Promise<FoundEvents>;
   /** Refuses an unknown uuid (404). */
   event(projectId: number, uuid: string): Promise<EventOfPerson>;
@@ -35,6 +42,19 @@ export function createEvents({
   log: Pick<EventLog, "end">;
   persons: Pick<PersonStore, "personByDistinctId">;
 }): Events {
+  async function pageOf(query: EventQuery): Promise<EventPage> {
+    try {
+      return await events.events(query);
+    } catch (error) {
+      if (!(error instanceof QueryTooLong)) throw error;
+      throw new Refusal(
+        "invalid_input",
+        "The search takes too long. Narrow it by event, distinct_id, after or before.",
+        { attr: query.properties ? "properties" : null },
+      );
+    }
+  }
+
   async function count(query: EventQuery, page: EventPage): Promise<number | null> {
     const last = query.offset + page.events.length;
     if (!page.hasMore && (page.events.length > 0 || query.offset === 0)) return last;
@@ -43,7 +63,7 @@ export function createEvents({
 
   async function find(query: EventQuery): Promise<FoundEvents> {
     await events.reached(await log.end(), MAX_WAIT_MS);
-    const page = await events.events(query);
+    const page = await pageOf(query);
     const personOf = new Map<string, Person | undefined>();
     for (const { distinctId } of page.events) {
       if (personOf.has(distinctId)) continue;

@@ -1,10 +1,16 @@
-import { setImmediate as nextTurn } from "node:timers/promises";
-import { type DuckDBAppender, type DuckDBConnection, DuckDBInstance } from "@duckdb/node-api";
-import { decodeEvent, encodeEvent } from "@hedgerow/core/events/event-codec";
-import { type Json, ownValue } from "@hedgerow/core/json";
-import type { EventBatch, EventRow, EventStore } from "../../events/event-store.ts";
-import { timestampOf, uuidValueOf } from "./duckdb-values.ts";
+import type { DuckDBConnection } from "@duckdb/node-api";
+import { encodeEvent } from "@hedgerow/core/events/event-codec";
+import {
+  type EventBatch,
+  type EventRow,
+  type EventStore,
+  QueryTooLong,
+} from "../../events/event-store.ts";
+import { createDeadLetterTable, readDeadLetters, saveDeadLetters } from "./dead-letters.ts";
+import { openDuckDbFile } from "./duckdb-file.ts";
+import { appendRows, createEventTable, type TextRow } from "./event-rows.ts";
 import { countEvents, findEvents } from "./find-events.ts";
+import { createTextTable } from "./long-texts.ts";
 import { createMergeTables, saveMerges } from "./person-merges.ts";
 import { openUuidIndex, type UuidIndex } from "./uuid-index.ts";
 
@@ -15,34 +21,14 @@ export interface DuckDbEventsOptions {
   readonly maxTemporaryMiB?: number;
   /** 2 unless given. */
   readonly threads?: number;
+  /** Longest that reading may take; 10 s unless given. */
+  readonly readLimitMs?: number;
 }
 
-const COLUMNS = [
-  "project_id integer not null",
-  "position bigint not null",
-  "uuid uuid not null",
-  "event varchar not null",
-  "distinct_id varchar not null",
-  "person_id uuid not null",
-  "timestamp timestamp not null",
-  "client_timestamp timestamp",
-  "received_at timestamp not null",
-  "properties varchar not null",
-  // Length in UTF-16 units: tells how much a reader would take on, without reading it.
-  "properties_length integer not null",
-  "feature_flag varchar",
-  "feature_flag_response varchar",
-  "session_id varchar",
-  "group_0 varchar",
-  "group_1 varchar",
-  "group_2 varchar",
-  "group_3 varchar",
-  "group_4 varchar",
-];
-const GROUP_COLUMNS = 5;
-
-/** Rows appended without letting other work run in between: a few milliseconds. */
-const ROWS_PER_TURN = 250;
+/** A commit needs a multiple of what it stores in memory: larger batches become several. */
+const CHARS_PER_TRANSACTION = 8 * 1024 * 1024;
+/** Queries at a time: each holds one of the process's four threads for such work. */
+const MAX_READERS = 2;
 
 /**
  * Events in a DuckDB file, with a small index of uuids beside it (`<path>.uuids`). An index inside
@@ -52,68 +38,91 @@ export async function openDuckDbEvents(
   path: string,
   options: DuckDbEventsOptions = {},
 ): Promise<EventStore> {
-  const instance = await DuckDBInstance.create(path, {
-    threads: String(options.threads ?? 2),
-    memory_limit: `${options.memoryLimitMiB ?? 128}MiB`,
-    temp_directory: `${path}.tmp`,
-    max_temp_directory_size: `${options.maxTemporaryMiB ?? 10 * 1024}MiB`,
-    // Results are sorted where order matters; keeping the order of insertion costs memory.
-    preserve_insertion_order: "false",
+  const file = await openDuckDbFile({
+    path,
+    settings: {
+      threads: String(options.threads ?? 2),
+      memory_limit: `${options.memoryLimitMiB ?? 128}MiB`,
+      temp_directory: `${path}.tmp`,
+      max_temp_directory_size: `${options.maxTemporaryMiB ?? 10 * 1024}MiB`,
+      // Each checkpoint writes the last block of rows anew, however few are new in it: seldom is
+      // cheaper. What it has not taken in is read again at the next start, in some hundred ms.
+      checkpoint_threshold: "64MiB",
+      // Results are sorted where order matters; keeping the order of insertion costs memory.
+      preserve_insertion_order: "false",
+    },
+    prepare: createTables,
+    maxReaders: MAX_READERS,
   });
-  const writer = await instance.connect();
-  await createTables(writer);
-  let stored = await readPosition(writer);
+  let stored = await file.read(readPosition);
   const uuids = await openUuidIndex(`${path}.uuids`);
-  await catchUp(uuids, writer);
+  await file.read((connection) => catchUp(uuids, connection));
 
   let inserting: Promise<unknown> = Promise.resolve();
+  let hasFailed = false;
   const waiters = new Set<{ readonly position: number; readonly resolve: () => void }>();
 
+  /** The rows whose uuid is theirs, with their texts. */
+  async function claimUuids(rows: readonly EventRow[]): Promise<readonly TextRow[]> {
+    if (rows.length === 0) return [];
+    const won = await uuids.claim(
+      rows.map(({ position, event: { projectId, uuid } }) => ({ projectId, uuid, position })),
+    );
+    return rows
+      .filter((_, index) => won[index] === 1)
+      .map((row) => ({ ...row, text: JSON.stringify(row.event.properties) }));
+  }
+
+  function moveTo(position: number): void {
+    stored = Math.max(stored, position);
+    for (const waiter of waiters) if (waiter.position <= stored) waiter.resolve();
+  }
+
   async function insert({ rows, merges, deadLetters, end }: EventBatch): Promise<number> {
-    if (end < stored) return 0;
-    const fresh = rows.filter(({ position }) => position > stored);
-    const claims = fresh.map(({ position, event: { projectId, uuid } }) => ({
-      projectId,
-      uuid,
-      position,
-    }));
-    const won = claims.length === 0 ? [] : await uuids.claim(claims);
-    const kept = fresh.filter((_, index) => won[index] === 1);
-    await writer.run("begin transaction");
-    try {
-      await appendRows(writer, kept);
-      await saveMerges(
-        writer,
-        merges.filter(({ position }) => position > stored),
-      );
-      for (const { position, event, reason } of deadLetters) {
-        if (position <= stored) continue;
-        await writer.run("insert into dead_letters values ($1::bigint, $2, $3)", [
-          String(position),
-          reason,
-          encodeEvent(event),
-        ]);
-      }
-      await writer.run("update consumer set position = $1::bigint", [String(end)]);
-      await writer.run("commit");
-    } catch (error) {
-      await writer.run("rollback").catch(() => {});
-      throw error;
+    // What failed may be stored all the same: its commit was, and what followed went wrong.
+    if (hasFailed) moveTo(await file.read(readPosition));
+    hasFailed = false;
+    if (end <= stored) return 0;
+    const isNew = ({ position }: { position: number }) => position > stored;
+    const kept = await claimUuids(rows.filter(isNew));
+    const letters = deadLetters
+      .filter(isNew)
+      .map((letter) => ({ ...letter, text: encodeEvent(letter.event) }));
+    for (const upTo of cutsOf([...kept, ...letters], end)) {
+      const after = stored;
+      const isInPart = ({ position }: { position: number }) => position > after && position <= upTo;
+      await file.write(async (writer) => {
+        await appendRows(writer, kept.filter(isInPart));
+        await saveMerges(writer, merges.filter(isInPart));
+        await saveDeadLetters(writer, letters.filter(isInPart));
+        await writer.run("update consumer set position = $1::bigint", [String(upTo)]);
+      });
+      moveTo(upTo);
     }
-    stored = end;
-    for (const waiter of waiters) if (waiter.position <= end) waiter.resolve();
     return kept.length;
   }
 
-  async function withConnection<Result>(
-    use: (connection: DuckDBConnection) => Promise<Result>,
+  /** Runs queries within the time that reading may take. */
+  function read<Result>(
+    use: (connection: DuckDBConnection, timeUp: () => void) => Promise<Result>,
   ): Promise<Result> {
-    const connection = await instance.connect();
-    try {
-      return await use(connection);
-    } finally {
-      connection.closeSync();
-    }
+    return file.read(async (connection) => {
+      let isTimeUp = false;
+      const timer = setTimeout(() => {
+        isTimeUp = true;
+        connection.interrupt();
+      }, options.readLimitMs ?? 10_000);
+      const timeUp = () => {
+        if (isTimeUp) throw new QueryTooLong();
+      };
+      try {
+        return await use(connection, timeUp);
+      } catch (error) {
+        throw isTimeUp ? new QueryTooLong({ cause: error }) : error;
+      } finally {
+        clearTimeout(timer);
+      }
+    });
   }
 
   /** A query by uuid as one by position; `undefined` when no event has the uuid. */
@@ -129,7 +138,9 @@ export async function openDuckDbEvents(
   return {
     async insert(batch) {
       const run = inserting.then(() => insert(batch));
-      inserting = run.catch(() => {});
+      inserting = run.catch(() => {
+        hasFailed = true;
+      });
       return { stored: await run };
     },
 
@@ -154,46 +165,51 @@ export async function openDuckDbEvents(
     async events(query) {
       const search = await searchOf(query);
       if (search === undefined) return { events: [], hasMore: false };
-      return withConnection((connection) => findEvents(connection, search));
+      return read((connection, timeUp) => findEvents(connection, search, timeUp));
     },
 
     async count(query) {
       const search = await searchOf(query);
       if (search === undefined) return 0;
-      return withConnection((connection) => countEvents(connection, search));
+      return read((connection) => countEvents(connection, search));
     },
 
-    deadLetters: (limit) =>
-      withConnection(async (connection) => {
-        const rows = await connection.runAndReadAll(
-          "select position::double, reason, event from dead_letters order by position limit $1",
-          [limit],
-        );
-        return rows.getRows().map(([position, reason, event]) => ({
-          position: position as number,
-          reason: reason as string,
-          event: decodeEvent(event as string),
-        }));
-      }),
+    deadLetters: (limit) => read((connection) => readDeadLetters(connection, limit)),
 
     async close() {
       await inserting;
       await uuids.close();
-      writer.closeSync();
-      instance.closeSync();
+      await file.close();
     },
   };
 }
 
 async function createTables(connection: DuckDBConnection): Promise<void> {
-  await connection.run(`create table if not exists events (${COLUMNS.join(", ")})`);
+  await createEventTable(connection);
   await createMergeTables(connection);
-  await connection.run(
-    `create table if not exists dead_letters
-      (position bigint not null, reason varchar not null, event varchar not null)`,
-  );
+  await createTextTable(connection);
+  await createDeadLetterTable(connection);
   await connection.run("create table if not exists consumer (position bigint not null)");
   await connection.run("insert into consumer select 0 where not exists (from consumer)");
+}
+
+/** Positions at which a batch is cut, so that each part fits well into memory; the last is its end. */
+function cutsOf(
+  items: readonly { readonly position: number; readonly text: string }[],
+  end: number,
+): readonly number[] {
+  const cuts: number[] = [];
+  let chars = 0;
+  let last = 0;
+  for (const { position, text } of items.toSorted((a, b) => a.position - b.position)) {
+    if (chars > 0 && chars + text.length > CHARS_PER_TRANSACTION && position > last) {
+      cuts.push(last);
+      chars = 0;
+    }
+    chars += text.length;
+    last = position;
+  }
+  return [...cuts, end];
 }
 
 async function readPosition(connection: DuckDBConnection): Promise<number> {
@@ -217,53 +233,4 @@ async function catchUp(index: UuidIndex, connection: DuckDBConnection): Promise<
     if (claims.length === 0) return;
     await index.claim(claims);
   }
-}
-
-async function appendRows(connection: DuckDBConnection, rows: readonly EventRow[]): Promise<void> {
-  if (rows.length === 0) return;
-  const appender = await connection.createAppender("events");
-  try {
-    for (const [index, row] of rows.entries()) {
-      if (index > 0 && index % ROWS_PER_TURN === 0) await nextTurn();
-      appendRow(appender, row);
-    }
-  } finally {
-    appender.closeSync();
-  }
-}
-
-function appendRow(appender: DuckDBAppender, row: EventRow): void {
-  const { position, event, personId, groupKeys } = row;
-  const { properties } = event;
-  appender.appendInteger(event.projectId);
-  appender.appendBigInt(BigInt(position));
-  appender.appendUUID(uuidValueOf(event.uuid));
-  appender.appendVarchar(event.event);
-  appender.appendVarchar(event.distinctId);
-  appender.appendUUID(uuidValueOf(personId));
-  appender.appendTimestamp(timestampOf(event.timestamp));
-  if (event.clientTimestamp) appender.appendTimestamp(timestampOf(event.clientTimestamp));
-  else appender.appendNull();
-  appender.appendTimestamp(timestampOf(event.receivedAt));
-  const text = JSON.stringify(properties);
-  appender.appendVarchar(text);
-  appender.appendInteger(text.length);
-  appendText(appender, columnText(ownValue(properties, "$feature_flag")));
-  appendText(appender, columnText(ownValue(properties, "$feature_flag_response")));
-  appendText(appender, columnText(ownValue(properties, "$session_id")));
-  for (let group = 0; group < GROUP_COLUMNS; group++) {
-    appendText(appender, groupKeys[group] ?? null);
-  }
-  appender.endRow();
-}
-
-function appendText(appender: DuckDBAppender, text: string | null): void {
-  if (text === null) appender.appendNull();
-  else appender.appendVarchar(text);
-}
-
-/** Text as it is, everything else as JSON (a flag's answer may be `true`). */
-function columnText(value: Json | undefined): string | null {
-  if (value === undefined || value === null) return null;
-  return typeof value === "string" ? value : JSON.stringify(value);
 }

@@ -3,12 +3,16 @@ import { type DuckDBConnection, DuckDBTimestampValue, type DuckDBValue } from "@
 import type { JsonObject } from "@hedgerow/core/json";
 import type { EventPage, EventQuery, StoredEvent } from "../../events/event-store.ts";
 import { timestampOf } from "./duckdb-values.ts";
+import { readLongTexts } from "./long-texts.ts";
 
-/** Keys read by the first query of a search by properties; each further one reads four times as many. */
+/** Keys read by the first query of a search by properties; each further one reads more. */
 const FIRST_KEYS = 1000;
-const MOST_KEYS = 64_000;
+const KEYS_GROWTH = 8;
+const MOST_KEYS = 250_000;
+/** Where fewer of the first events have the required properties, all texts are searched for them. */
+const RARE_SHARE = 0.05;
 /** Events read as a whole at a time. */
-const RUN_EVENTS = 500;
+const RUN_EVENTS = 5000;
 const RUN_CHARS = 4 * 1024 * 1024;
 /** A page holds no more than this, or one event. */
 const PAGE_CHARS = 16 * 1024 * 1024;
@@ -34,13 +38,26 @@ interface Key {
 /**
  * Reads the few narrow columns that decide which events come, and in which order, first; then the
  * events themselves in short runs. Sorting whole events would need memory for all of their texts.
+ * @param timeUp throws when reading has taken too long
  */
-export async function findEvents(connection: DuckDBConnection, search: Search): Promise<EventPage> {
+export async function findEvents(
+  connection: DuckDBConnection,
+  search: Search,
+  timeUp: () => void,
+): Promise<EventPage> {
   const { properties, limit } = search;
   const found: StoredEvent[] = [];
   let chars = 0;
   let toSkip = properties ? search.offset : 0;
-  for await (const { event, length } of candidates(connection, search)) {
+  let turnStartedMs = performance.now();
+  const runs = properties ? searchedRuns(connection, search) : pageOfRuns(connection, search);
+  for await (const { row, length } of runs) {
+    if (performance.now() - turnStartedMs > SLICE_MS) {
+      await nextTurn();
+      turnStartedMs = performance.now();
+      timeUp();
+    }
+    const event = toStoredEvent(row);
     if (properties && !properties.matches(event.properties)) continue;
     if (toSkip > 0) {
       toSkip--;
@@ -54,36 +71,37 @@ export async function findEvents(connection: DuckDBConnection, search: Search): 
   return { events: found, hasMore: false };
 }
 
-/** Events in order that match everything but, perhaps, the properties. */
-async function* candidates(connection: DuckDBConnection, search: Search) {
-  let turnStartedMs = performance.now();
-  for await (const run of runsOf(connection, search)) {
-    const rows = await readRows(connection, search, run);
-    for (const { position, length } of run) {
-      const row = rows.get(position);
-      if (row === undefined) continue;
-      if (performance.now() - turnStartedMs > SLICE_MS) {
-        await nextTurn();
-        turnStartedMs = performance.now();
-      }
-      yield { event: toStoredEvent(row), length };
-    }
-  }
+/** The events of one page, and the one after it, in order. */
+async function* pageOfRuns(connection: DuckDBConnection, search: Search) {
+  const { limit, offset } = search;
+  const keys = await readKeys(connection, search, { count: limit + 1, offset });
+  for (const run of split(keys)) yield* await readRun(connection, search, run);
 }
 
-/** The keys of a search, in runs short enough to read their events at once. */
-async function* runsOf(connection: DuckDBConnection, search: Search) {
-  const { properties, limit, offset } = search;
-  if (!properties) {
-    yield* split(await readKeys(connection, search, { count: limit + 1, offset }));
-    return;
-  }
+/**
+ * Events in order that have the required properties. The newest of many usually hold enough that
+ * match; where properties are rare, a search through all texts at once finds the events that have
+ * them sooner than reading the events one after another.
+ */
+async function* searchedRuns(connection: DuckDBConnection, search: Search) {
   let after: Key | undefined;
-  for (let count = FIRST_KEYS; ; count = Math.min(4 * count, MOST_KEYS)) {
-    const keys: readonly Key[] = await readKeys(connection, search, { count, offset: 0, after });
-    yield* split(keys);
-    after = keys.at(-1);
+  let requiresNames = false;
+  for (let count = FIRST_KEYS; ; count = Math.min(KEYS_GROWTH * count, MOST_KEYS)) {
+    const keys: readonly Key[] = await readKeys(connection, search, {
+      count,
+      offset: 0,
+      after,
+      requiresNames,
+    });
+    let having = 0;
+    for (const run of split(keys)) {
+      const events = await readRun(connection, search, run);
+      having += events.length;
+      yield* events;
+    }
     if (keys.length < count) return;
+    requiresNames ||= having < RARE_SHARE * keys.length;
+    after = keys.at(-1);
   }
 }
 
@@ -105,12 +123,18 @@ function* split(keys: readonly Key[]) {
 async function readKeys(
   connection: DuckDBConnection,
   search: Search,
-  page: { readonly count: number; readonly offset: number; readonly after?: Key | undefined },
+  page: {
+    readonly count: number;
+    readonly offset: number;
+    readonly after?: Key | undefined;
+    readonly requiresNames?: boolean;
+  },
 ): Promise<readonly Key[]> {
   const values: DuckDBValue[] = [];
   const bind = (value: DuckDBValue) => `$${values.push(value)}`;
   const conditions = conditionsOf(search, bind);
   const isNewestFirst = search.order === "newest-first";
+  if (page.requiresNames) conditions.push(...haveNames(search, bind));
   if (page.after) {
     const { timestampMs, position } = page.after;
     const time = bind(new DuckDBTimestampValue(BigInt(timestampMs) * 1000n));
@@ -176,24 +200,22 @@ interface Row {
   readonly receivedMs: number;
 }
 
-/** The events of a run by position, but for those that lack a required property. */
-async function readRows(
+/** The events of a run, in its order, but for those that lack a required property. */
+async function readRun(
   connection: DuckDBConnection,
-  { projectId, properties }: Search,
+  search: Search,
   run: readonly Key[],
-): Promise<ReadonlyMap<number, Row>> {
+): Promise<readonly { readonly row: Row; readonly length: number }[]> {
   const positions = run.map(({ position }) => position);
-  const values: DuckDBValue[] = [projectId];
+  const values: DuckDBValue[] = [];
   const conditions = [
-    "e.project_id = $1",
-    // The bounds let whole blocks of the table be skipped.
-    `e.position between ${Math.min(...positions)} and ${Math.max(...positions)}`,
-    `e.position in (${positions.join()})`,
+    // The bounds let whole blocks of the table be skipped; so does reading the rest by row.
+    `e.rowid in (
+      select rowid from events
+        where position between ${Math.min(...positions)} and ${Math.max(...positions)}
+          and position in (${positions.join()}))`,
+    ...haveNames(search, (value) => `$${values.push(value)}`),
   ];
-  for (const name of properties?.requiredNames ?? []) {
-    // Stored texts are written by JSON.stringify, so a name occurs in exactly this spelling.
-    conditions.push(`contains(e.properties, $${values.push(`${JSON.stringify(name)}:`)})`);
-  }
   const result = await connection.runAndReadAll(
     `select e.position::double, e.uuid::varchar, e.event, e.distinct_id,
         coalesce(m.into_id, e.person_id)::varchar, e.properties,
@@ -202,12 +224,31 @@ async function readRows(
       where ${conditions.join(" and ")}`,
     values,
   );
-  return new Map(
-    result.getRows().map(([position, ...fields]) => {
-      const [uuid, event, distinctId, personId, properties, timestampMs, receivedMs] = fields;
-      const row = { uuid, event, distinctId, personId, properties, timestampMs, receivedMs } as Row;
-      return [position as number, row];
-    }),
+  const stored = result.getRows() as [number, ...unknown[]][];
+  const long = await readLongTexts(
+    connection,
+    stored.flatMap(([position, ...fields]) => (fields[4] === null ? [position] : [])),
+  );
+  const rows = new Map<number, Row>();
+  for (const [position, ...fields] of stored) {
+    const [uuid, event, distinctId, personId, short, timestampMs, receivedMs] = fields;
+    const properties = short ?? long.get(position);
+    const row = { uuid, event, distinctId, personId, properties, timestampMs, receivedMs } as Row;
+    rows.set(position, row);
+  }
+  return run.flatMap(({ position, length }) => {
+    const row = rows.get(position);
+    return row ? [{ row, length }] : [];
+  });
+}
+
+/** Conditions that drop most events without the required properties, and no other. */
+function haveNames({ properties }: Search, bind: (value: DuckDBValue) => string): string[] {
+  // Stored texts are written by JSON.stringify, so a name occurs in exactly this spelling. Long
+  // texts are kept elsewhere, and looked at one by one.
+  return (properties?.requiredNames ?? []).map(
+    (name) =>
+      `(e.properties is null or contains(e.properties, ${bind(`${JSON.stringify(name)}:`)}))`,
   );
 }
 

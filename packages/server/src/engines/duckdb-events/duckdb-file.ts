@@ -1,0 +1,125 @@
+import { type DuckDBConnection, DuckDBInstance } from "@duckdb/node-api";
+import { createTurns } from "./turns.ts";
+
+export interface DuckDbFileOptions {
+  readonly path: string;
+  readonly settings: Readonly<Record<string, string>>;
+  /** Prepares the writing connection, each time the file is opened. */
+  readonly prepare: (writer: DuckDBConnection) => Promise<void>;
+  /** Queries at a time. */
+  readonly maxReaders: number;
+}
+
+/**
+ * One DuckDB file. After some faults (no room on the disk, no memory for a checkpoint) DuckDB refuses
+ * all work until the file is opened anew: the next call does so, once all others have ended.
+ */
+export interface DuckDbFile {
+  /** Work on the writing connection, one at a time; all of it is one transaction. */
+  write<Result>(work: (writer: DuckDBConnection) => Promise<Result>): Promise<Result>;
+  /** Work on a connection of its own. */
+  read<Result>(work: (connection: DuckDBConnection) => Promise<Result>): Promise<Result>;
+  close(): Promise<void>;
+}
+
+interface Opened {
+  readonly instance: DuckDBInstance;
+  readonly writer: DuckDBConnection;
+}
+
+export async function openDuckDbFile(options: DuckDbFileOptions): Promise<DuckDbFile> {
+  const takeWritingTurn = createTurns(1);
+  const takeReadingTurn = createTurns(options.maxReaders);
+  const underWay = new Set<Promise<unknown>>();
+  let current: Promise<Opened> = open(options);
+  let isBroken = false;
+  await current;
+
+  function opened(): Promise<Opened> {
+    if (isBroken) {
+      isBroken = false;
+      const broken = current;
+      current = Promise.allSettled([broken, ...underWay]).then(async ([previous]) => {
+        if (previous.status === "fulfilled") close(previous.value);
+        return open(options);
+      });
+      current.catch(() => {
+        isBroken = true;
+      });
+    }
+    return current;
+  }
+
+  async function run<Result>(work: (file: Opened) => Promise<Result>): Promise<Result> {
+    const file = await opened();
+    const running = work(file);
+    underWay.add(running);
+    try {
+      return await running;
+    } catch (error) {
+      if (needsReopening(error)) isBroken = true;
+      throw error;
+    } finally {
+      underWay.delete(running);
+    }
+  }
+
+  return {
+    write: (work) =>
+      takeWritingTurn(() => run(({ writer }) => inTransaction(writer, () => work(writer)))),
+
+    read: (work) =>
+      takeReadingTurn(() =>
+        run(async ({ instance }) => {
+          const connection = await instance.connect();
+          try {
+            return await work(connection);
+          } finally {
+            connection.closeSync();
+          }
+        }),
+      ),
+
+    async close() {
+      await Promise.allSettled(underWay);
+      close(await current);
+    },
+  };
+}
+
+async function open({ path, settings, prepare }: DuckDbFileOptions): Promise<Opened> {
+  const instance = await DuckDBInstance.create(path, { ...settings });
+  try {
+    const writer = await instance.connect();
+    await prepare(writer);
+    return { instance, writer };
+  } catch (error) {
+    instance.closeSync();
+    throw error;
+  }
+}
+
+function close({ instance, writer }: Opened): void {
+  writer.closeSync();
+  instance.closeSync();
+}
+
+async function inTransaction<Result>(
+  connection: DuckDBConnection,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  await connection.run("begin transaction");
+  try {
+    const result = await work();
+    await connection.run("commit");
+    return result;
+  } catch (error) {
+    // A commit that failed has ended the transaction already.
+    await connection.run("rollback").catch(() => {});
+    throw error;
+  }
+}
+
+function needsReopening(error: unknown): boolean {
+  return error instanceof Error && /\bFATAL\b|has been invalidated/.test(error.message);
+}
