@@ -278,7 +278,7 @@ export function flagStoreContract(open: () => Promise<FlagStoreFixture>): void {
       });
       await create(projectId, { key: "remote", isRemoteConfiguration: true });
       await create(projectId, { key: "browser", evaluationRuntime: "client" });
-      await create(projectId, { key: "mine" }, { authorId: userId });
+      await create(projectId, { key: "mine", name: "ÜBER" }, { authorId: userId });
       await create(projectId, { key: "of-a-survey", creationContext: "surveys" });
       const order = { by: "id", descending: false } as const;
       const keys = (query: Partial<FlagListQuery>) => listedKeys(projectId, { order, ...query });
@@ -296,6 +296,7 @@ export function flagStoreContract(open: () => Promise<FlagStoreFixture>): void {
       expect(await keys({ search: "l\\" })).toEqual(["abc"]);
       expect(await keys({ search: "o_f" })).toEqual([]);
       expect(await keys({ search: "%" })).toEqual(["abc"]);
+      expect(await keys({ search: "ÜB" })).toEqual(["mine"]);
       expect(await keys({ search: "e", active: true, type: "boolean" })).toEqual([
         "remote",
         "browser",

@@ -11,10 +11,11 @@ import type { SqlDatabase } from "./sql-database.ts";
 export async function openSqlite(path: string): Promise<SqlDatabase> {
   const open = () => {
     const connection = new Database(path);
+    // First: the others may find the file locked, by a command that works on it too.
+    connection.exec("pragma busy_timeout = 5000");
     connection.exec("pragma journal_mode = wal");
     connection.exec("pragma synchronous = full");
     connection.exec("pragma foreign_keys = on");
-    connection.exec("pragma busy_timeout = 5000");
     return new Kysely<Schema>({
       dialect: new SqliteDialect({ database: keepStatements(connection) }),
     });
