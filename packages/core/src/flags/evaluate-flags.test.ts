@@ -427,6 +427,27 @@ describe("groups and identifiers", () => {
     expect(new Set(ids.map(of)).size).toBe(2);
   });
 
+  it("[FE-21] uses what is stored for the person of the id before identification, after one's own", () => {
+    const flag = { ensureExperienceContinuity: true };
+    const filters = everyone({ multivariate: HALVES });
+    const of = (distinctId: string) => answer(filters, { distinctId }).value;
+    const keys = Array.from({ length: 10 }, (_, key) => `key-${key}`);
+    for (const kept of keys) {
+      const anonymousHashKeyOverrides = new Map([["f", kept]]);
+      const nobody = { person: null, groups: {}, anonymousHashKeyOverrides };
+      const other = { ...storedPerson({}), anonymousHashKeyOverrides };
+      const own = {
+        ...storedPerson({}, { hashKeyOverrides: { f: "own" } }),
+        anonymousHashKeyOverrides,
+      };
+      const request = { anonDistinctId: "anon" };
+      expect(answer(filters, { ...request, stored: nobody }, flag).value).toBe(of(kept));
+      expect(answer(filters, { ...request, stored: other }, flag).value).toBe(of(kept));
+      expect(answer(filters, { ...request, stored: own }, flag).value).toBe(of("own"));
+    }
+    expect(new Set(keys.map(of)).size).toBe(2);
+  });
+
   it("[FE-21] never lets a stored id widen the targeting, nor decide for groups", () => {
     const flag = { ensureExperienceContinuity: true };
     const stored = storedPerson({ search: "other" }, { hashKeyOverrides: { f: "kept" } });
@@ -842,7 +863,11 @@ describe("failures", () => {
       person: { ...person, hashKeyOverrides: "unavailable" },
       groups: {},
     };
-    for (const given of [stored, UNREADABLE]) {
+    const anonymous: StoredFacts = {
+      ...storedPerson({}, { hashKeyOverrides: { f: "kept" } }),
+      anonymousHashKeyOverrides: "unavailable",
+    };
+    for (const given of [stored, anonymous, UNREADABLE]) {
       expect(answer(everyone({ multivariate: HALVES }), { stored: given }, flag)).toMatchObject({
         failed: true,
         reason: { code: "hash_key_override_error" },

@@ -362,9 +362,11 @@ export class Evaluation extends PersonView {
     if (flag.isDeviceBucketed) return this.deviceId() ?? distinctId;
     if (!flag.isContinuous) return distinctId;
     const { person } = this;
+    const { anonymousHashKeyOverrides: others } = this.request.stored;
     if (person === "unavailable" || person?.hashKeyOverrides === "unavailable") return null;
-    const override = person?.hashKeyOverrides.get(flag.identity.key);
-    return override || anonDistinctId || distinctId;
+    if (others === "unavailable") return null;
+    const { key } = flag.identity;
+    return person?.hashKeyOverrides.get(key) || others?.get(key) || anonDistinctId || distinctId;
   }
 }
 

@@ -38,7 +38,15 @@ export interface StoredFacts {
   readonly person: StoredPersonFacts | null | "unavailable";
   /** By group type name; a missing entry means no stored properties. */
   readonly groups: Readonly<Record<string, JsonObject>> | "unavailable";
+  /**
+   * Hash key overrides of the person of `anonDistinctId`, where that is not `person`; absent where
+   * there is no such person. They count after those of `person` (flag-evaluation 16.4).
+   */
+  readonly anonymousHashKeyOverrides?: HashKeyOverrides;
 }
+
+/** Experience continuity: flag key to stored hash key; `"unavailable"` if they could not be read. */
+export type HashKeyOverrides = ReadonlyMap<string, string> | "unavailable";
 
 /** The stored half of a person. */
 export interface StoredPersonFacts {
@@ -46,6 +54,5 @@ export interface StoredPersonFacts {
   readonly createdAt: Date;
   /** Ids of the static cohorts the person is in. */
   readonly staticCohortIds: ReadonlySet<number>;
-  /** Experience continuity: flag key to stored hash key; `"unavailable"` if they could not be read. */
-  readonly hashKeyOverrides: ReadonlyMap<string, string> | "unavailable";
+  readonly hashKeyOverrides: HashKeyOverrides;
 }

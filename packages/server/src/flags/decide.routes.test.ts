@@ -1,4 +1,5 @@
 import { gzipSync } from "node:zlib";
+import { createSha1Bucketing } from "@hedgerow/core/flags/bucketing";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openDecideApi, TOKEN } from "./decide-api.setup.ts";
 
@@ -330,6 +331,28 @@ describe("flag requests while a store fails", () => {
     expect(newest.flags.pro).toMatchObject({ enabled: false, failed: true });
     expect(newest.flags.plain).toMatchObject({ enabled: true });
     expect(api.faults.length).toBeGreaterThan(0);
+    await api.close();
+  });
+});
+
+describe("flags of which one cannot be evaluated", () => {
+  it("[DC-11] lose only that one, and the fault is reported", async () => {
+    const sound = createSha1Bucketing();
+    const api = await openDecideApi({
+      bucketing: {
+        ...sound,
+        hash: () => {
+          throw new Error("a bug of ours");
+        },
+      },
+    });
+    const half = { groups: [{ properties: [], rollout_percentage: 50 }] };
+    await api.createFlag("half", half);
+    await api.createFlag("plain", everyone);
+    const { flags } = (await api.ask({ distinct_id: "u" })).json();
+    expect(flags.half).toMatchObject({ enabled: false, failed: true });
+    expect(flags.plain).toMatchObject({ enabled: true });
+    expect(api.faults).toEqual(["flag half of project 1 could not be evaluated"]);
     await api.close();
   });
 });

@@ -92,7 +92,11 @@ export async function decide(deps: DecideDeps, input: DecideInput): Promise<Flag
       needs: needs.stored,
     });
   }
-  const { evaluations, errorsWhileComputing } = evaluateFlags(flagSet, request);
+  const { evaluations, errorsWhileComputing, faults } = evaluateFlags(flagSet, request);
+  for (const { key, error } of faults) {
+    const context = `flag ${key} of project ${input.project.id} could not be evaluated`;
+    deps.reportFault(error, context);
+  }
   return { evaluations, errorsWhileComputing, requestId: deps.newUuid(), evaluatedAt: now };
 }
 
@@ -119,11 +123,9 @@ async function readFacts(
     const query = { projectId, distinctId, anonDistinctId, ...needs };
     const facts = await deps.persons.factsFor(query);
     if (!needs.hashKeyOverrides || anonDistinctId === null) return facts;
-    const { person } = facts;
-    if (person === null || person === "unavailable" || person.hashKeyOverrides === "unavailable") {
-      return facts;
-    }
-    const lacking = continuityKeysToStore(flagSet, request, [person.hashKeyOverrides]);
+    const known = overridesOf(facts);
+    if (known === "unavailable") return facts;
+    const lacking = continuityKeysToStore(flagSet, request, known);
     if (lacking.length === 0) return facts;
     return await keepAnonymousHash(deps, { query: { ...query, anonDistinctId }, lacking, facts });
   } catch (error) {
@@ -150,8 +152,16 @@ async function keepAnonymousHash(
     return await deps.persons.factsFor(query);
   } catch (error) {
     deps.reportFault(error, "hash keys of a flag request could not be stored");
-    const { person } = facts;
-    if (person === null || person === "unavailable") return facts;
-    return { ...facts, person: { ...person, hashKeyOverrides: "unavailable" } };
+    return { ...facts, anonymousHashKeyOverrides: "unavailable" };
   }
+}
+
+/** The overrides of each person there is, of either id. */
+function overridesOf({
+  person,
+  anonymousHashKeyOverrides: anonymous,
+}: StoredFacts): readonly ReadonlyMap<string, string>[] | "unavailable" {
+  const own = person === "unavailable" ? person : person?.hashKeyOverrides;
+  if (own === "unavailable" || anonymous === "unavailable") return "unavailable";
+  return [own, anonymous].filter((overrides) => overrides !== undefined);
 }

@@ -95,8 +95,8 @@ export function personStoreContract(open: () => Promise<PersonStoreFixture>): vo
     if (person === "unavailable") throw new Error("the store is unavailable");
     return person;
   };
-  const overrides = async (distinctId: string, anonDistinctId: string | null = null) => {
-    const facts = await personFacts({ distinctId, anonDistinctId, hashKeyOverrides: true });
+  const overrides = async (distinctId: string) => {
+    const facts = await personFacts({ distinctId, hashKeyOverrides: true });
     return facts && Object.fromEntries(facts.hashKeyOverrides as ReadonlyMap<string, string>);
   };
   const propertiesOf = async (distinctId: string) =>
@@ -377,7 +377,7 @@ export function personStoreContract(open: () => Promise<PersonStoreFixture>): vo
       const request = { distinctId: "ada", anonDistinctId: "anon" };
       await store.storeHashKeyOverrides(projectId, request, ["f"]);
       await apply({ distinctId: "ada" });
-      expect(await overrides("ada", "anon")).toEqual({});
+      expect(await overrides("ada")).toEqual({});
 
       await store.storeHashKeyOverrides(projectId, request, ["f"]);
       await store.storeHashKeyOverrides(projectId, { ...request, anonDistinctId: "later" }, [
@@ -395,8 +395,15 @@ export function personStoreContract(open: () => Promise<PersonStoreFixture>): vo
       expect(await overrides("anon-2")).toEqual({ f: "anon-2" });
     });
 
-    test("[PE-14] of two persons the overrides of the distinct id's win", async () => {
+    test("[PE-14] the overrides of two persons are told apart, of one person they are its own", async () => {
       await apply({ distinctId: "ada" }, { distinctId: "anon" });
+      const request = { distinctId: "ada", anonDistinctId: "anon", hashKeyOverrides: true };
+      const both = async () => {
+        const { person, anonymousHashKeyOverrides } = await store.factsFor(query(request));
+        if (person === "unavailable") throw new Error("the store is unavailable");
+        return { own: person?.hashKeyOverrides, anonymous: anonymousHashKeyOverrides };
+      };
+      expect(await both()).toEqual({ own: new Map(), anonymous: new Map() });
       await store.storeHashKeyOverrides(projectId, { distinctId: "ada", anonDistinctId: "x" }, [
         "f",
       ]);
@@ -404,8 +411,43 @@ export function personStoreContract(open: () => Promise<PersonStoreFixture>): vo
         "f",
         "g",
       ]);
-      expect(await overrides("ada", "anon")).toEqual({ f: "x", g: "y" });
-      expect(await overrides("ada")).toEqual({ f: "x" });
+      expect(await both()).toEqual({
+        own: new Map([["f", "x"]]),
+        anonymous: new Map([
+          ["f", "y"],
+          ["g", "y"],
+        ]),
+      });
+      expect(
+        await store.factsFor(query({ ...request, hashKeyOverrides: false })),
+      ).not.toHaveProperty("anonymousHashKeyOverrides");
+      await apply(identify("anon", "ada"));
+      expect(await both()).toEqual({
+        own: new Map([
+          ["f", "x"],
+          ["g", "y"],
+        ]),
+        anonymous: undefined,
+      });
+    });
+
+    test("[PE-14] where only the anonymous id has a person, its overrides alone are read", async () => {
+      await apply({ distinctId: "anon", properties: { $set: { plan: "gold" } } });
+      const { id = 0 } = (await store.personByDistinctId(projectId, "anon")) ?? {};
+      await fixture.newStaticCohort(projectId, [id]);
+      await store.storeHashKeyOverrides(projectId, { distinctId: "anon", anonDistinctId: "x" }, [
+        "f",
+      ]);
+      for (const person of [true, false]) {
+        const facts = await store.factsFor(
+          query({ anonDistinctId: "anon", person, staticCohorts: true, hashKeyOverrides: true }),
+        );
+        expect(facts).toEqual({
+          person: null,
+          groups: {},
+          anonymousHashKeyOverrides: new Map([["f", "x"]]),
+        });
+      }
     });
 
     test("[PE-13] a captured $identify alone keeps the anonymous id's variant", async () => {

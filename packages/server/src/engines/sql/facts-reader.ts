@@ -1,5 +1,5 @@
 import { cleanText } from "@hedgerow/core/events/clean-json";
-import type { StoredFacts } from "@hedgerow/core/flags/evaluation-request";
+import type { StoredFacts, StoredPersonFacts } from "@hedgerow/core/flags/evaluation-request";
 import type { JsonObject } from "@hedgerow/core/json";
 import { type Kysely, sql } from "kysely";
 import { type FactsQuery, MAX_TOLD_DISTINCT_IDS } from "../../persons/person-store.ts";
@@ -29,7 +29,7 @@ const NO_OVERRIDES: ReadonlyMap<string, string> = new Map();
 export function createPlainFacts(reads: Kysely<Schema>): FactsReader {
   const readFacts = createFactsReader(reads);
   return {
-    read: async (query) => withoutRowFacts(await readFacts(query)),
+    read: async (query) => toStoredFacts(await readFacts(query)),
     distinctIdsOf: createDistinctIdsReader(reads),
     forget: () => {},
   };
@@ -96,11 +96,11 @@ export function createRememberingFacts(reads: Kysely<Schema>): FactsReader {
 
   return {
     async read(query) {
-      if (!asksForPerson(query)) return withoutRowFacts(await readFacts(query));
+      if (!asksForPerson(query)) return toStoredFacts(await readFacts(query));
       const { generation } = persons;
       const person = await load(query, query.distinctId);
       const anonymous =
-        query.hashKeyOverrides && person && query.anonDistinctId !== null
+        query.hashKeyOverrides && query.anonDistinctId !== null
           ? await load(query, query.anonDistinctId)
           : null;
       const cohorts =
@@ -110,25 +110,21 @@ export function createRememberingFacts(reads: Kysely<Schema>): FactsReader {
       // No row at all: the person became part of another a moment ago.
       const isGone = cohorts?.length === 0;
       if (isGone || generation !== persons.generation) {
-        return withoutRowFacts(await readFacts(query));
+        return toStoredFacts(await readFacts(query));
       }
-      if (!person) return { person: null, groups };
-      return {
-        person: {
+      const isAnother = anonymous !== null && anonymous.id !== person?.id;
+      return toStoredFacts({
+        anonymousHashKeyOverrides: isAnother ? anonymous.hashKeyOverrides : null,
+        groups,
+        person: person && {
           properties: query.person ? person.properties : NO_PROPERTIES,
           createdAt: person.createdAt,
           staticCohortIds: cohorts
             ? new Set(cohorts.flatMap(({ cohort_id }) => cohort_id ?? []))
             : NO_COHORTS,
-          hashKeyOverrides: query.hashKeyOverrides
-            ? withAnonymous(
-                person.hashKeyOverrides ?? NO_OVERRIDES,
-                anonymous?.hashKeyOverrides ?? NO_OVERRIDES,
-              )
-            : NO_OVERRIDES,
+          hashKeyOverrides: (query.hashKeyOverrides && person.hashKeyOverrides) || NO_OVERRIDES,
         },
-        groups,
-      };
+      });
     },
 
     async distinctIdsOf(projectId, distinctId) {
@@ -148,20 +144,22 @@ export function createRememberingFacts(reads: Kysely<Schema>): FactsReader {
   };
 }
 
-function withoutRowFacts({ person, groups }: FoundFacts): StoredFacts {
-  if (!person) return { person, groups };
+/** Without what only the store wants to know of a row. */
+function toStoredFacts({
+  person,
+  anonymousHashKeyOverrides,
+  groups,
+}: Omit<FoundFacts, "person"> & { readonly person: StoredPersonFacts | null }): StoredFacts {
+  const anonymous = anonymousHashKeyOverrides && { anonymousHashKeyOverrides };
+  if (!person) return { person, groups, ...anonymous };
   const { properties, createdAt, staticCohortIds, hashKeyOverrides } = person;
-  return { person: { properties, createdAt, staticCohortIds, hashKeyOverrides }, groups };
+  return {
+    person: { properties, createdAt, staticCohortIds, hashKeyOverrides },
+    groups,
+    ...anonymous,
+  };
 }
 
 function groupsOnly(query: FactsQuery): FactsQuery {
   return { ...query, person: false, staticCohorts: false, hashKeyOverrides: false };
-}
-
-/** Of two persons, the overrides of the id asked for win (flag-evaluation 16.4). */
-function withAnonymous(
-  overrides: ReadonlyMap<string, string>,
-  anonymous: ReadonlyMap<string, string>,
-): ReadonlyMap<string, string> {
-  return anonymous.size > 0 ? new Map([...anonymous, ...overrides]) : overrides;
 }

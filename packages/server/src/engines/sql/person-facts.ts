@@ -43,6 +43,8 @@ export function asksForPerson(query: FactsQuery): boolean {
 /** What a query found. */
 export interface FoundFacts {
   readonly person: FoundPerson | null;
+  /** Overrides of the anonymous id's person where that is another one; `null` where there is none. */
+  readonly anonymousHashKeyOverrides: ReadonlyMap<string, string> | null;
   readonly groups: Readonly<Record<string, JsonObject>>;
 }
 
@@ -53,7 +55,7 @@ export interface FoundPerson extends StoredPersonFacts {
   readonly hashKeyOverrides: ReadonlyMap<string, string>;
 }
 
-const NOTHING: FoundFacts = { person: null, groups: {} };
+const NOTHING: FoundFacts = { person: null, anonymousHashKeyOverrides: null, groups: {} };
 const MAX_PREPARED_GROUPS = 5;
 
 interface Parts {
@@ -118,11 +120,12 @@ function factsQuery(parts: Parts, bind: Bind): RawBuilder<FactRow> {
       join cohort_members m on m.person_id = d.person_id
       where d.project_id = ${bind("project")} and d.distinct_id = ${bind("id")}`);
   }
+  // One row at least for a person: without any override it is known to exist.
   const overridesOf = (kind: number, name: string) => sql`
-    select ${sql.lit(kind)} as "kind", cast(null as bigint) as "number",
+    select ${sql.lit(kind)} as "kind", cast(d.person_id as bigint) as "number",
       o.flag_key as "key", o.hash_key as "value"
     from person_distinct_ids d
-    join flag_hash_key_overrides o on o.person_id = d.person_id
+    left join flag_hash_key_overrides o on o.person_id = d.person_id
     where d.project_id = ${bind("project")} and d.distinct_id = ${bind(name)}`;
   if (parts.overrides !== "none") selects.push(overridesOf(OVERRIDE, "id"));
   if (parts.overrides === "of-both-ids") {
@@ -144,7 +147,7 @@ function decodeFacts(rows: readonly FactRow[], query: FactsQuery): FoundFacts {
   let person: Pick<FoundPerson, "id" | "textLength" | "createdAt" | "properties"> | undefined;
   const staticCohortIds = new Set<number>();
   const overrides = new Map<string, string>();
-  const anonymousOverrides: [string, string][] = [];
+  let anonymous: { readonly id: number; readonly overrides: Map<string, string> } | undefined;
   const groups: [string, JsonObject][] = [];
   for (const { kind, number, key, value } of rows) {
     switch (kind) {
@@ -160,21 +163,20 @@ function decodeFacts(rows: readonly FactRow[], query: FactsQuery): FoundFacts {
         if (number !== null) staticCohortIds.add(number);
         break;
       case OVERRIDE:
-        overrides.set(key ?? "", value ?? "");
+        if (key !== null) overrides.set(key, value ?? "");
         break;
       case ANONYMOUS_OVERRIDE:
-        anonymousOverrides.push([key ?? "", value ?? ""]);
+        anonymous ??= { id: number ?? 0, overrides: new Map() };
+        if (key !== null) anonymous.overrides.set(key, value ?? "");
         break;
       default:
         groups.push([key ?? "", decodeJson(value ?? "{}")]);
     }
   }
-  // Of two persons, the overrides of the id asked for win (flag-evaluation 16.4).
-  for (const [flagKey, hashKey] of anonymousOverrides) {
-    if (!overrides.has(flagKey)) overrides.set(flagKey, hashKey);
-  }
+  const isAnother = anonymous !== undefined && anonymous.id !== person?.id;
   return {
     person: person ? { ...person, staticCohortIds, hashKeyOverrides: overrides } : null,
+    anonymousHashKeyOverrides: isAnother ? (anonymous?.overrides ?? null) : null,
     groups: groupsByAskedName(query, groups),
   };
 }
