@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { rm } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { eventually } from "./eventually.ts";
 import { openManagement, personIs, variants, type Wire, where } from "./management.ts";
 import { postJson, send as sendRaw } from "./raw-http.ts";
@@ -25,9 +25,9 @@ const capture = (server: ServerUnderTest, fields: Wire = {}) =>
   });
 
 // Starting a server is most of what these tests cost: those of a group share one.
-vi.setConfig({ testTimeout: 180_000 });
+const PATIENTLY = { timeout: 180_000 };
 
-describe("the first start", () => {
+describe("the first start", PATIENTLY, () => {
   let server: ServerUnderTest;
   beforeAll(async () => {
     server = await startServer({
@@ -68,7 +68,7 @@ describe("the first start", () => {
   });
 });
 
-describe("one folder", () => {
+describe("one folder", PATIENTLY, () => {
   let server: ServerUnderTest;
   beforeAll(async () => {
     server = await startServer();
@@ -134,7 +134,7 @@ describe("one folder", () => {
   });
 });
 
-describe("an end", () => {
+describe("an end", PATIENTLY, () => {
   let server: ServerUnderTest;
   const acknowledged = new Set<string>();
   beforeAll(async () => {
@@ -212,7 +212,7 @@ describe("an end", () => {
   }
 });
 
-describe("a running server", () => {
+describe("a running server", PATIENTLY, () => {
   let server: ServerUnderTest;
   beforeAll(async () => {
     server = await startServer({ env: { HEDGEROW_ADMIN_EMAIL: "ann@example.org" } });
@@ -283,7 +283,7 @@ describe("a running server", () => {
   });
 });
 
-describe("the command", () => {
+describe("the command", PATIENTLY, () => {
   test("[CP-43] is there for npx from the root", async () => {
     const cwd = fileURLToPath(new URL("../../..", import.meta.url));
     const npx = ["--no-install", "hedgerow", "--help"];
