@@ -1,3 +1,4 @@
+import { Refusal } from "../http/errors.ts";
 import type { AccountStore, Project } from "./account-store.ts";
 
 /**
@@ -59,4 +60,24 @@ export function createProjectsByToken(options: {
       loads.clear();
     },
   };
+}
+
+/**
+ * The project of a public key that a request names, without a promise where it is known. Throws a
+ * 401 {@link Refusal} for a key that nobody has (posthog-api 8.4, 9.4).
+ */
+export function requireProject(
+  projects: ProjectsByToken,
+  token: string,
+): Project | Promise<Project> {
+  const found = projects.find(token);
+  return found instanceof Promise ? found.then(known) : known(found);
+}
+
+function known(project: Project | undefined): Project {
+  if (project) return project;
+  throw new Refusal(
+    "invalid_api_key",
+    "Project API key invalid. You can find your project API key in PostHog project settings.",
+  );
 }

@@ -1,7 +1,7 @@
 import { validateCohortFilters } from "@hedgerow/core/cohorts/validate-cohort";
 import type { JsonObject } from "@hedgerow/core/json";
 import type { ChangeDefinitions } from "../flags/change-definitions.ts";
-import { referencesOf } from "../flags/definition-references.ts";
+import { listNames, referencesOf } from "../flags/definition-references.ts";
 import type { VersionedDefinitions } from "../flags/flag-store.ts";
 import { refuseProblem } from "../flags/refuse-problem.ts";
 import { Refusal } from "../http/errors.ts";
@@ -192,9 +192,6 @@ function namesAny({ uuids, distinctIds }: NamedPersons): boolean {
   return uuids.length > 0 || distinctIds.length > 0;
 }
 
-/** Names in a refusal; the rest is only counted. */
-const MAX_NAMED = 5;
-
 function refuseNeededCohort({ flags, cohorts }: VersionedDefinitions, id: number): void {
   const naming = <Item extends { filters: JsonObject }>(items: readonly Item[]) =>
     items.filter(({ filters }) => referencesOf(filters).cohortIds.has(id));
@@ -203,17 +200,14 @@ function refuseNeededCohort({ flags, cohorts }: VersionedDefinitions, id: number
     .filter((cohort) => cohort.id !== id)
     .map((cohort) => `${cohort.name} (ID: ${cohort.id})`);
   const uses = [
-    ...(flagKeys.length > 0 ? [`${flagKeys.length} feature flag(s): ${listed(flagKeys)}`] : []),
-    ...(cohortNames.length > 0 ? [`${cohortNames.length} cohort(s): ${listed(cohortNames)}`] : []),
+    ...(flagKeys.length > 0 ? [`${flagKeys.length} feature flag(s): ${listNames(flagKeys)}`] : []),
+    ...(cohortNames.length > 0
+      ? [`${cohortNames.length} cohort(s): ${listNames(cohortNames)}`]
+      : []),
   ];
   if (uses.length === 0) return;
   throw new Refusal(
     "invalid_input",
     `This cohort is used in ${uses.join(" and in ")}. Please remove the cohort from these before deleting it.`,
   );
-}
-
-function listed(names: readonly string[]): string {
-  const more = names.length - MAX_NAMED;
-  return [...names.slice(0, MAX_NAMED), ...(more > 0 ? [`and ${more} more`] : [])].join(", ");
 }

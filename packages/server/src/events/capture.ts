@@ -13,8 +13,7 @@ import {
   type RejectionCode,
 } from "@hedgerow/core/events/normalize-event";
 import type { Json } from "@hedgerow/core/json";
-import type { Project } from "../accounts/account-store.ts";
-import type { ProjectsByToken } from "../accounts/projects-by-token.ts";
+import { type ProjectsByToken, requireProject } from "../accounts/projects-by-token.ts";
 import { Refusal } from "../http/errors.ts";
 import { type EventLog, LogUnavailable } from "./event-log.ts";
 import type { PendingPersons } from "./pending-persons.ts";
@@ -123,15 +122,8 @@ async function openEnvelope(
 ) {
   const envelope = readEnvelope(body, beside);
   if ("kind" in envelope) throw refusalOf(envelope);
-  const found = projects.find(envelope.token);
-  const project: Project | undefined = found instanceof Promise ? await found : found;
-  if (!project) {
-    throw new Refusal(
-      "invalid_api_key",
-      "Project API key invalid. You can find your project API key in PostHog project settings.",
-    );
-  }
-  return { project, envelope };
+  const found = requireProject(projects, envelope.token);
+  return { project: found instanceof Promise ? await found : found, envelope };
 }
 
 async function store(

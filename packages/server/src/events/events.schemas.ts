@@ -6,8 +6,9 @@ import { type Static, Type } from "typebox";
 import { Refusal } from "../http/errors.ts";
 import { type Page, PageQuery } from "../http/pagination.ts";
 import { parseStrictJson } from "../http/parse-json.ts";
+import { presentFields } from "../http/present-fields.ts";
 import { queryText } from "../http/query-text.ts";
-import { wireInstant } from "../http/wire-instant.ts";
+import { notAnInstant, wireInstant } from "../http/wire-instant.ts";
 import { AnyObject } from "../http/wire-schemas.ts";
 import { isUuid } from "../http/wire-uuid.ts";
 import type { Person } from "../persons/person-store.ts";
@@ -105,7 +106,7 @@ export function eventQueryOf(
   const text = (name: string) => queryText(parameters, name) || undefined;
   const personId = uuidOf(text("person_id"), "person_id");
   const filters = propertyFiltersOf(text("properties"), tools.timeZone);
-  return withoutUndefined({
+  return presentFields({
     projectId,
     event: text("event"),
     distinctId: text("distinct_id"),
@@ -117,13 +118,6 @@ export function eventQueryOf(
     offset: page.offset,
     order: orderOf(text("orderBy"), "orderBy") ?? orderOf(text("order"), "order") ?? "newest-first",
   });
-}
-
-type Present<Fields> = { [Name in keyof Fields]: Exclude<Fields[Name], undefined> };
-
-function withoutUndefined<Fields extends object>(fields: Fields): Present<Fields> {
-  const present = Object.entries(fields).filter(([, value]) => value !== undefined);
-  return Object.fromEntries(present) as Present<Fields>;
 }
 
 /** The uuid in a path; whatever cannot be one is an unknown event (404). */
@@ -145,11 +139,7 @@ function instantOf(text: string | undefined, attr: string): Date | undefined {
   const written = text.replace(/(:\d{2}(?:\.\d+)?) (\d{2}:?\d{2})$/, "$1+$2");
   const moment = readMoment(written) ?? readEpochMs(text);
   if (moment) return moment;
-  throw new Refusal(
-    "invalid_input",
-    "Datetime has wrong format. Use one of these formats instead: YYYY-MM-DDThh:mm[:ss[.uuuuuu]][+HH:MM|-HH:MM|Z].",
-    { attr },
-  );
+  throw notAnInstant(attr);
 }
 
 function orderOf(text: string | undefined, attr: string): EventQuery["order"] | undefined {

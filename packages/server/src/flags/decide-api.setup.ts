@@ -1,3 +1,4 @@
+import type { Bucketing } from "@hedgerow/core/flags/bucketing";
 import { compileFlags } from "@hedgerow/core/flags/compile-flags";
 import type { JsonObject } from "@hedgerow/core/json";
 import { pino } from "pino";
@@ -19,7 +20,7 @@ export const TOKEN = "phc_decide_test";
 
 /** Flag requests over HTTP on real stores: flags and persons on SQLite, places from the built-in file. */
 export async function openDecideApi(
-  options: { persons?: (real: PersonStore) => PersonStore } = {},
+  options: { persons?: (real: PersonStore) => PersonStore; bucketing?: Bucketing } = {},
 ) {
   const database = await openTemporarySqlite();
   const accounts = createAccountStore(database);
@@ -42,7 +43,12 @@ export async function openDecideApi(
   const faults: string[] = [];
   const reportFault = (_error: unknown, context: string) => faults.push(context);
   const flagStore = createFlagStore(database);
-  const compiledFlags = createCompiledFlags({ flagStore, compile: compileFlags, reportFault });
+  const { bucketing } = options;
+  const compiledFlags = createCompiledFlags({
+    flagStore,
+    compile: (definitions) => compileFlags(definitions, bucketing && { bucketing }),
+    reportFault,
+  });
   const stored = createPersonStore(database, {
     continuityFlagKeys: async (projectId) =>
       (await compiledFlags.get(projectId)).flagSet.continuityKeys,

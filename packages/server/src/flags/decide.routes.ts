@@ -1,11 +1,10 @@
 import { isJsonObject, type Json } from "@hedgerow/core/json";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { type TSchema, Type } from "typebox";
-import type { ProjectsByToken } from "../accounts/projects-by-token.ts";
+import { type ProjectsByToken, requireProject } from "../accounts/projects-by-token.ts";
 import type { App } from "../http/app.ts";
 import { geoAddressOf } from "../http/client-address.ts";
 import { decodeBody, encodedBodyOf } from "../http/decode-body.ts";
-import { Refusal } from "../http/errors.ts";
 import { queryText } from "../http/query-text.ts";
 import { type DecideDeps, decide } from "./decide.ts";
 import { parseFlagRequest } from "./decide-request.ts";
@@ -37,16 +36,9 @@ export function decideRoutes(
       queryText(query, "token"),
       queryText(query, "api_key"),
     ]);
-    const found = deps.projects.find(flagRequest.token);
-    const project = found instanceof Promise ? await found : found;
-    if (!project) {
-      throw new Refusal(
-        "invalid_api_key",
-        "Project API key invalid. You can find your project API key in PostHog project settings.",
-      );
-    }
+    const project = requireProject(deps.projects, flagRequest.token);
     const decided = await decide(deps, {
-      project,
+      project: project instanceof Promise ? await project : project,
       request: flagRequest,
       address: geoAddressOf(request),
       runtime: flagRequest.runtime ?? detectRuntime(request.headers),

@@ -48,3 +48,12 @@ export function namesFlag(filters: JsonObject, flag: { id: number; key: string }
   const { flagNames } = referencesOf(filters);
   return flagNames.has(String(flag.id)) || flagNames.has(flag.key);
 }
+
+/** Most names in a refusal; the rest is only counted. */
+const MAX_NAMED = 5;
+
+/** The first names of a list as one text, for the refusal of a change that they stand against. */
+export function listNames(names: readonly string[]): string {
+  const more = names.length - MAX_NAMED;
+  return [...names.slice(0, MAX_NAMED), ...(more > 0 ? [`and ${more} more`] : [])].join(", ");
+}

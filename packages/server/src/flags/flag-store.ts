@@ -57,19 +57,17 @@ export interface DefinitionWrite {
   readonly ifRevision: number;
 }
 
-export const FLAG_ORDERS = [
-  "id",
-  "key",
-  "name",
-  "active",
-  "version",
-  "createdAt",
-  "updatedAt",
-  "createdBy",
-  "lastCalledAt",
-] as const;
-
-export type FlagOrder = (typeof FLAG_ORDERS)[number];
+/** What a list of flags can be ordered by. */
+export type FlagOrder =
+  | "id"
+  | "key"
+  | "name"
+  | "active"
+  | "version"
+  | "createdAt"
+  | "updatedAt"
+  | "createdBy"
+  | "lastCalledAt";
 
 export interface FlagListQuery {
   readonly active: boolean | null;

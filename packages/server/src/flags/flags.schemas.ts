@@ -4,8 +4,9 @@ import type { User } from "../accounts/account-store.ts";
 import { UserBasic, wireUserBasic } from "../accounts/accounts.schemas.ts";
 import { Refusal } from "../http/errors.ts";
 import { type Page, PageQuery } from "../http/pagination.ts";
+import { presentFields } from "../http/present-fields.ts";
 import { queryText } from "../http/query-text.ts";
-import { wireInstant, wireInstantOrNull } from "../http/wire-instant.ts";
+import { notAnInstant, wireInstant, wireInstantOrNull } from "../http/wire-instant.ts";
 import { AnyObject, Nullable } from "../http/wire-schemas.ts";
 import type { FlagListQuery, FlagOrder, FlagRecord } from "./flag-store.ts";
 import type { FlagChange } from "./flags.ts";
@@ -71,7 +72,7 @@ export function flagChangeOf(body: FlagBody): FlagChange {
     });
   }
   const contexts = body.evaluation_contexts ?? body.evaluation_tags;
-  return withoutAbsent({
+  return presentFields({
     key: body.key,
     name: body.name,
     // Parsed from JSON, so its values are JSON.
@@ -98,14 +99,6 @@ function orDefault<Value>(sent: Value | null | undefined, value: Value): Value |
   return sent === null ? value : sent;
 }
 
-function withoutAbsent<Fields extends object>(
-  fields: Fields,
-): { [Name in keyof Fields]?: Exclude<Fields[Name], undefined> } {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as {
-    [Name in keyof Fields]?: Exclude<Fields[Name], undefined>;
-  };
-}
-
 /** ISO 8601 with a date and a time; without an offset it is UTC. */
 const INSTANT =
   /^(\d{4}-\d{2}-\d{2})[T ](\d{2}:\d{2}(?::\d{2}(?:[.,]\d{1,6})?)?) ?(Z|[+-]\d{2}(?::?\d{2})?)?$/i;
@@ -118,11 +111,7 @@ function instantOf(text: string | undefined, attr: string): Date | undefined {
     `${day}T${time.replace(",", ".")}${zone.replace(/^(...)(\d\d)$/, "$1:$2")}`,
   );
   if (!Number.isNaN(instant.getTime())) return instant;
-  throw new Refusal(
-    "invalid_input",
-    "Datetime has wrong format. Use one of these formats instead: YYYY-MM-DDThh:mm[:ss[.uuuuuu]][+HH:MM|-HH:MM|Z].",
-    { attr },
-  );
+  throw notAnInstant(attr);
 }
 
 /** Tags as PostHog keeps them: trimmed, lower case, each once, none empty. */

@@ -2,7 +2,7 @@ import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/co
 import { Refusal } from "../http/errors.ts";
 import type { ChangeDefinitions } from "./change-definitions.ts";
 import { checkFilters } from "./check-filters.ts";
-import { namesFlag } from "./definition-references.ts";
+import { listNames, namesFlag } from "./definition-references.ts";
 import type {
   FlagFields,
   FlagListQuery,
@@ -151,19 +151,15 @@ function refuseTakenKey(definitions: VersionedDefinitions, key: string, ownId: n
   if (definitions.flags.some((flag) => flag.key === key && flag.id !== ownId)) throw TAKEN();
 }
 
-/** Dependants named in a refusal, the rest is only counted. */
-const MAX_NAMED = 5;
-
 function refuseNeededFlag(definitions: VersionedDefinitions, flag: FlagRecord): void {
   const dependants = definitions.flags
     .filter(({ id, filters }) => id !== flag.id && namesFlag(filters, flag))
     .toSorted((a, b) => (a.key < b.key ? -1 : 1));
   if (dependants.length === 0) return;
-  const names = dependants.slice(0, MAX_NAMED).map(({ key, id }) => `${key} (ID: ${id})`);
-  if (dependants.length > MAX_NAMED) names.push(`and ${dependants.length - MAX_NAMED} more`);
+  const names = listNames(dependants.map(({ key, id }) => `${key} (ID: ${id})`));
   throw new Refusal(
     "invalid_input",
-    `Cannot delete this feature flag because other flags depend on it: ${names.join(", ")}. Please update or delete the dependent flags first.`,
+    `Cannot delete this feature flag because other flags depend on it: ${names}. Please update or delete the dependent flags first.`,
   );
 }
 

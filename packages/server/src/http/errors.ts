@@ -12,10 +12,8 @@ const REFUSALS = {
   // the request as a whole
   not_found: [404, "invalid_request"],
   method_not_allowed: [405, "invalid_request"],
-  not_acceptable: [406, "invalid_request"],
   unsupported_media_type: [415, "invalid_request"],
   parse_error: [400, "invalid_request"],
-  protected_error: [409, "invalid_request"],
   conflict: [409, "server_error"],
   throttled: [429, "throttled_error"],
   request_too_large: [413, "client_error"],

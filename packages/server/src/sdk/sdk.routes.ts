@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { Type } from "typebox";
 import type { Project } from "../accounts/account-store.ts";
-import type { ProjectsByToken } from "../accounts/projects-by-token.ts";
+import { type ProjectsByToken, requireProject } from "../accounts/projects-by-token.ts";
 import { CLIENT_SETTINGS } from "../flags/flag-answer.ts";
 import type { App } from "../http/app.ts";
 import { Refusal } from "../http/errors.ts";
@@ -30,17 +30,10 @@ export function sdkRoutes(
     if (!token) {
       throw new Refusal(
         "missing_api_key",
-        "API key not provided. You can find your project API key in your PostHog project settings.",
+        "API key not provided. You can find your project API key in PostHog project settings.",
       );
     }
-    const project = await projects.find(token);
-    if (!project) {
-      throw new Refusal(
-        "invalid_api_key",
-        "Project API key invalid. You can find your project API key in your PostHog project settings.",
-      );
-    }
-    return project;
+    return requireProject(projects, token);
   }
 
   async function remoteConfig(token: string) {
