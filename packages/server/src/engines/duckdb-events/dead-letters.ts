@@ -20,7 +20,7 @@ export async function saveDeadLetters(
       reason,
     ]);
   }
-  await appendLongTexts(connection, letters);
+  await appendLongTexts(connection, "letter_texts", letters);
 }
 
 /** The oldest letters. */
@@ -35,6 +35,7 @@ export async function readDeadLetters(
   const letters = result.getRows() as [number, string][];
   const texts = await readLongTexts(
     connection,
+    "letter_texts",
     letters.map(([position]) => position),
   );
   return letters.map(([position, reason]) => ({

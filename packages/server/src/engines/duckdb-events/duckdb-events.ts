@@ -10,7 +10,7 @@ import { createDeadLetterTable, readDeadLetters, saveDeadLetters } from "./dead-
 import { openDuckDbFile } from "./duckdb-file.ts";
 import { appendRows, createEventTable, type TextRow } from "./event-rows.ts";
 import { countEvents, findEvents } from "./find-events.ts";
-import { createTextTable } from "./long-texts.ts";
+import { createTextTables } from "./long-texts.ts";
 import { createMergeTables, saveMerges } from "./person-merges.ts";
 import { openUuidIndex, type UuidIndex } from "./uuid-index.ts";
 
@@ -187,7 +187,7 @@ export async function openDuckDbEvents(
 async function createTables(connection: DuckDBConnection): Promise<void> {
   await createEventTable(connection);
   await createMergeTables(connection);
-  await createTextTable(connection);
+  await createTextTables(connection);
   await createDeadLetterTable(connection);
   await connection.run("create table if not exists consumer (position bigint not null)");
   await connection.run("insert into consumer select 0 where not exists (from consumer)");

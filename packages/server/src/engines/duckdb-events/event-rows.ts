@@ -67,6 +67,7 @@ export async function appendRows(
   }
   await appendLongTexts(
     connection,
+    "event_texts",
     rows.filter(({ text }) => isLongText(text)),
   );
 }

@@ -8,7 +8,7 @@ import { readLongTexts } from "./long-texts.ts";
 /** Keys read by the first query of a search by properties; each further one reads more. */
 const FIRST_KEYS = 1000;
 const KEYS_GROWTH = 8;
-const MOST_KEYS = 250_000;
+const MOST_KEYS = 64_000;
 /** Where fewer of the first events have the required properties, all texts are searched for them. */
 const RARE_SHARE = 0.05;
 /** Events read as a whole at a time. */
@@ -227,6 +227,7 @@ async function readRun(
   const stored = result.getRows() as [number, ...unknown[]][];
   const long = await readLongTexts(
     connection,
+    "event_texts",
     stored.flatMap(([position, ...fields]) => (fields[4] === null ? [position] : [])),
   );
   const rows = new Map<number, Row>();

@@ -13,11 +13,18 @@ const MAX_UNIT_BYTES = 3;
 /** What is appended is handed over at this size: until then it cannot leave memory. */
 export const CHARS_PER_FLUSH = 4 * 1024 * 1024;
 
-export async function createTextTable(connection: DuckDBConnection): Promise<void> {
-  await connection.run(
-    `create table if not exists long_texts
-      (position bigint not null, piece integer not null, text varchar not null)`,
-  );
+/** Two tables: an event may be stored and be a dead letter as well, at one position. */
+const TABLES = ["event_texts", "letter_texts"] as const;
+
+export type TextTable = (typeof TABLES)[number];
+
+export async function createTextTables(connection: DuckDBConnection): Promise<void> {
+  for (const table of TABLES) {
+    await connection.run(
+      `create table if not exists ${table}
+        (position bigint not null, piece integer not null, text varchar not null)`,
+    );
+  }
 }
 
 /** Whether a text has to be kept in pieces. */
@@ -47,10 +54,11 @@ function isHighSurrogate(unit: number): boolean {
 /** Appends texts by position, within the transaction under way. */
 export async function appendLongTexts(
   connection: DuckDBConnection,
+  table: TextTable,
   texts: readonly { readonly position: number; readonly text: string }[],
 ): Promise<void> {
   if (texts.length === 0) return;
-  const appender = await connection.createAppender("long_texts");
+  const appender = await connection.createAppender(table);
   let chars = 0;
   try {
     for (const { position, text } of texts) {
@@ -74,12 +82,13 @@ export async function appendLongTexts(
 /** The long texts at some positions. */
 export async function readLongTexts(
   connection: DuckDBConnection,
+  table: TextTable,
   positions: readonly number[],
 ): Promise<ReadonlyMap<number, string>> {
   if (positions.length === 0) return new Map();
   // Sorted here: DuckDB would need several times the memory.
   const result = await connection.runAndReadAll(
-    `select position::double, piece, text from long_texts
+    `select position::double, piece, text from ${table}
       where position between ${Math.min(...positions)} and ${Math.max(...positions)}
         and position in (${positions.join()})`,
   );
