@@ -250,6 +250,14 @@ export function describeEventStore(title: string, create: () => Promise<Reopenab
       expect(await find()).toEqual([]);
     });
 
+    it("[ES-7] keeps a large event both as it is stored and as the letter it also became", async () => {
+      const row = sampleRow(1, { properties: { text: "ß".repeat(100_000) } });
+      const letter = { position: 1, event: row.event, reason: "its person changes failed" };
+      await store.insert({ rows: [row], merges: [], deadLetters: [letter], end: 1 });
+      expect((await find()).map(({ properties }) => properties)).toEqual([row.event.properties]);
+      expect(await store.deadLetters(10)).toEqual([letter]);
+    });
+
     it("[ES-8] tells when a position is reached, or that it was not in time", async () => {
       await insert([sampleRow(1)]);
       expect(await store.reached(1, 0)).toBe(true);
