@@ -18,16 +18,13 @@ export const PROJECT_KEY = "phc_compatProjectKey0123456789";
 export const PERSONAL_KEY = "phx_compatPersonalKey0123456789";
 
 /** A stop on SIGTERM has to be over by then. */
-export const STOP_WITHIN_MS = 10_000;
+const STOP_WITHIN_MS = 10_000;
 /** A second on a machine at leisure; the limit is for machines that run much else. */
 const READY_WITHIN_MS = 50_000;
 
 export interface StartOptions {
-  /** A data folder to use; a new temporary one unless given. */
-  readonly dataFolder?: string;
   /** Set on top of the keys. A variable set to `undefined` is not passed. */
   readonly env?: Readonly<Record<string, string | undefined>>;
-  readonly args?: readonly string[];
 }
 
 /** A running server and its process. */
@@ -37,8 +34,6 @@ export interface ServerUnderTest {
   readonly dataFolder: string;
   /** Everything written by the current process and those before a restart. */
   output(): string;
-  /** Process id of the current process. */
-  pid(): number;
   /** SIGTERM; fails unless the process ends in time with code 0. */
   stop(): Promise<void>;
   /** SIGKILL, as a crash or a lost machine would be. */
@@ -56,19 +51,22 @@ export interface Finished {
   readonly stderr: string;
 }
 
-/** Starts the built server on a free port and waits until it says that it is ready. */
+/** Starts the built server on a free port and new data, and waits until it says that it is ready. */
 export async function startServer(options: StartOptions = {}): Promise<ServerUnderTest> {
   requireBuild();
-  const dataFolder = options.dataFolder ?? (await newFolder());
+  const dataFolder = await newFolder();
   const port = await findFreePort();
   const url = `http://127.0.0.1:${port}`;
   let output = "";
-  let child = await launch();
+  let child = await launch().catch(async (error: unknown) => {
+    await rm(dataFolder, { recursive: true, force: true });
+    throw error;
+  });
 
   async function launch(): Promise<ChildProcess> {
     const started = spawn(
       process.execPath,
-      [COMMAND, "start", "--port", String(port), "--data", dataFolder, ...(options.args ?? [])],
+      [COMMAND, "start", "--port", String(port), "--data", dataFolder],
       { env: commandEnv(options.env), stdio: ["ignore", "pipe", "pipe"] },
     );
     for (const stream of [started.stdout, started.stderr]) {
@@ -105,7 +103,6 @@ export async function startServer(options: StartOptions = {}): Promise<ServerUnd
     port,
     dataFolder,
     output: () => output,
-    pid: () => child.pid ?? 0,
     async stop() {
       const startedMs = performance.now();
       const timer = setTimeout(() => child.kill("SIGKILL"), STOP_WITHIN_MS);
