@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
 import { describe, expect, it } from "vitest";
 import { filesBelow } from "./source-files.ts";
@@ -92,6 +92,17 @@ describe("architecture", () => {
           .map((specifier) => `${file} imports ${specifier}`),
       );
     expect(wrong).toEqual([]);
+  });
+
+  it("every file that ARCHITECTURE.md and CONTRIBUTING.md name exists", () => {
+    const roots = ["", "packages", SERVER];
+    const missing = ["ARCHITECTURE.md", "CONTRIBUTING.md"].flatMap((page) =>
+      [...readFileSync(page, "utf8").matchAll(/`((?:[\w.-]+\/)+[\w.-]+\.ts)`/g)]
+        .map((match) => match[1] ?? "")
+        .filter((named) => !roots.some((root) => existsSync(join(root, named))))
+        .map((named) => `${page} names ${named}`),
+    );
+    expect(missing).toEqual([]);
   });
 
   it("only config.ts reads the environment", () => {

@@ -7,11 +7,11 @@ import {
 } from "node:zlib";
 import type { Json } from "@hedgerow/core/json";
 import type { FastifyRequest } from "fastify";
+import { decompressLzBase64 } from "./decompress-lz-base64.ts";
 import { Refusal } from "./errors.ts";
-import { readForm } from "./form-fields.ts";
-import { decompressLzBase64 } from "./lz-string.ts";
 import { parseJson } from "./parse-json.ts";
 import { queryText } from "./query-text.ts";
+import { readForm } from "./read-form.ts";
 
 /** Most bytes, or characters, that any layer of a body may decode to. */
 export const MAX_DECODED_BYTES = 20 * 1024 * 1024;
