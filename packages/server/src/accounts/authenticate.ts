@@ -3,10 +3,12 @@ import type { FastifyRequest } from "fastify";
 import { findCredential, isSecretProjectKey } from "../http/credentials.ts";
 import { Refusal } from "../http/errors.ts";
 import type { Access, Authenticate, Caller } from "../http/management-api.ts";
+import { readId } from "../http/path-id.ts";
 import { queryText } from "../http/query-text.ts";
 import { isUuid } from "../http/wire-uuid.ts";
 import type { AccountStore, Membership, PersonalKey, Project, User } from "./account-store.ts";
 import { hashKey } from "./keys.ts";
+import { isOpenTo } from "./personal-keys.ts";
 import { grants } from "./scopes.ts";
 
 /** The last use of a key is recorded at most this often (posthog-api 1.2). */
@@ -58,13 +60,12 @@ export function createAuthentication(options: {
   }
 
   async function projectOnPath(request: FastifyRequest, { user }: Holder): Promise<Project> {
-    const id = pathParameter(request, "project_id");
+    const named = pathParameter(request, "project_id");
+    const id = readId(named);
     const project =
-      id === "@current"
+      named === "@current"
         ? await currentProject(accounts, user)
-        : /^\d{1,9}$/.test(id)
-          ? await accounts.project(Number(id))
-          : undefined;
+        : id && (await accounts.project(id));
     if (!project) throw new Refusal("not_found", "Project not found.");
     return project;
   }
@@ -197,8 +198,7 @@ function refuseProjectScoped(key: PersonalKey): void {
 }
 
 function checkScopedOrganization(key: PersonalKey, organizationId: string): void {
-  if (key.scopedOrganizations.length === 0) return;
-  if (key.scopedOrganizations.includes(organizationId)) return;
+  if (isOpenTo(key, organizationId)) return;
   throw new Refusal(
     "permission_denied",
     `API key does not have access to the requested organization: ID ${organizationId}.`,

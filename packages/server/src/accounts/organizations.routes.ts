@@ -1,6 +1,6 @@
 import { type Static, Type } from "typebox";
 import type { App } from "../http/app.ts";
-import { access, callerOf } from "../http/management-api.ts";
+import { access, callerOf, organizationOf } from "../http/management-api.ts";
 import { ListOf, listAnswer, PageQuery, pageOf } from "../http/pagination.ts";
 import type { Membership } from "./account-store.ts";
 import {
@@ -9,6 +9,7 @@ import {
   wireOrganization,
   wireOrganizationBasic,
 } from "./organizations.schemas.ts";
+import { isOpenTo } from "./personal-keys.ts";
 import type { ProjectRouteDeps } from "./projects.routes.ts";
 import { wireProjectBasic } from "./projects.schemas.ts";
 
@@ -30,10 +31,7 @@ export function organizationRoutes(app: App, deps: ProjectRouteDeps): void {
     async (request) => {
       const page = pageOf(request);
       const { key, memberships } = callerOf(request);
-      const open = memberships.filter(
-        ({ organization: { id } }) =>
-          key.scopedOrganizations.length === 0 || key.scopedOrganizations.includes(id),
-      );
+      const open = memberships.filter(({ organization: { id } }) => isOpenTo(key, id));
       const results = open.slice(page.offset, page.offset + page.limit).map(wireOrganizationBasic);
       return listAnswer(request, page, { count: open.length, results });
     },
@@ -45,11 +43,7 @@ export function organizationRoutes(app: App, deps: ProjectRouteDeps): void {
       ...access("organization:read", "organization"),
       schema: { tags, summary: "Retrieve an organization", response: { 200: OrganizationDetail } },
     },
-    async (request) => {
-      const { membership } = callerOf(request);
-      if (!membership) throw new Error("the route is not nested under an organization");
-      return organizationAnswer(deps, membership);
-    },
+    async (request) => organizationAnswer(deps, organizationOf(request)),
   );
 }
 

@@ -79,6 +79,11 @@ export async function createKeyByKey(
   return createPersonalKey(deps, user, request);
 }
 
+/** Whether a key is not bound to other organizations than this one. */
+export function isOpenTo(key: PersonalKey, organizationId: string): boolean {
+  return key.scopedOrganizations.length === 0 || key.scopedOrganizations.includes(organizationId);
+}
+
 function refuseWiderReach<Id extends number | string>(
   kind: "project" | "organization",
   held: readonly Id[],

@@ -3,9 +3,17 @@ import type { FastifyRequest } from "fastify";
 import { Type } from "typebox";
 import type { App } from "../http/app.ts";
 import { Refusal } from "../http/errors.ts";
-import { access, type Caller, callerOf, projectOf } from "../http/management-api.ts";
+import {
+  access,
+  type Caller,
+  callerOf,
+  organizationOf,
+  projectOf,
+} from "../http/management-api.ts";
 import { ListOf, listAnswer, PageQuery, pageOf } from "../http/pagination.ts";
+import { readId } from "../http/path-id.ts";
 import type { Membership, Project } from "./account-store.ts";
+import { isOpenTo } from "./personal-keys.ts";
 import {
   CreateProjectBody,
   PatchProjectBody,
@@ -60,8 +68,8 @@ export function projectRoutes(app: App, deps: ProjectRouteDeps): void {
 
   /** The project of `:id` below an organization, which must be its own. */
   async function ownProject(request: FastifyRequest): Promise<Project> {
-    const { id = "" } = request.params as { id?: string };
-    const project = /^\d{1,9}$/.test(id) ? await accounts.project(Number(id)) : undefined;
+    const id = readId((request.params as { id?: string }).id);
+    const project = id && (await accounts.project(id));
     if (project && project.organizationId === organizationOf(request).organization.id) {
       return project;
     }
@@ -81,7 +89,7 @@ export function projectRoutes(app: App, deps: ProjectRouteDeps): void {
     },
     async (request) => {
       const { key, memberships } = callerOf(request);
-      const open = memberships.filter(({ organization: { id } }) => opens(key, id));
+      const open = memberships.filter(({ organization: { id } }) => isOpenTo(key, id));
       const projects = await Promise.all(
         open.map(({ organization }) => accounts.projectsOf(organization.id)),
       );
@@ -107,7 +115,7 @@ export function projectRoutes(app: App, deps: ProjectRouteDeps): void {
       const caller = callerOf(request);
       const { key, user, memberships } = caller;
       const membership = memberships.find(
-        ({ organization: { id } }) => id === user.currentOrganizationId && opens(key, id),
+        ({ organization: { id } }) => id === user.currentOrganizationId && isOpenTo(key, id),
       );
       if (!membership) {
         throw new Refusal(
@@ -265,14 +273,4 @@ export function projectRoutes(app: App, deps: ProjectRouteDeps): void {
       return reply.code(204).send(null);
     },
   );
-}
-
-function opens(key: Caller["key"], organizationId: string): boolean {
-  return key.scopedOrganizations.length === 0 || key.scopedOrganizations.includes(organizationId);
-}
-
-function organizationOf(request: FastifyRequest): Membership {
-  const { membership } = callerOf(request);
-  if (!membership) throw new Error("the route is not nested under an organization");
-  return membership;
 }

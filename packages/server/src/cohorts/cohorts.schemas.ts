@@ -4,6 +4,7 @@ import type { User } from "../accounts/account-store.ts";
 import { UserBasic, wireUserBasic } from "../accounts/accounts.schemas.ts";
 import { Refusal } from "../http/errors.ts";
 import { type Page, PageQuery } from "../http/pagination.ts";
+import { readId } from "../http/path-id.ts";
 import { queryText } from "../http/query-text.ts";
 import { wireInstant, wireInstantOrNull } from "../http/wire-instant.ts";
 import { AnyObject, Nullable } from "../http/wire-schemas.ts";
@@ -111,11 +112,10 @@ export const CohortListParameters = Type.Object({
 export function cohortListQueryOf(parameters: unknown, { limit, offset }: Page): CohortListQuery {
   const text = (name: string) => queryText(parameters, name) || null;
   const type = text("type");
-  const createdById = text("created_by_id");
   return {
     isStatic: type === "static" ? true : type === "dynamic" ? false : null,
     search: text("search"),
-    createdById: createdById !== null && /^\d{1,9}$/.test(createdById) ? Number(createdById) : null,
+    createdById: readId(text("created_by_id")) ?? null,
     limit,
     offset,
   };

@@ -7,6 +7,7 @@ import { dataFolderPaths } from "../engines/data-folder/data-folder.ts";
 import { createAccountStore } from "../engines/sql/account-store.ts";
 import { openMetadata } from "../engines/sql/open-metadata.ts";
 import { Refusal } from "../http/errors.ts";
+import { readId } from "../http/path-id.ts";
 
 /** `hedgerow keys create|list|revoke`: works on the data folder, also while the service runs. */
 export async function keys(args: readonly string[]): Promise<number> {
@@ -126,7 +127,8 @@ function listOf(text: string | boolean): string[] {
 }
 
 function projectIdOf(text: string): number {
-  if (/^\d{1,9}$/.test(text)) return Number(text);
+  const id = readId(text);
+  if (id !== undefined) return id;
   throw new UsageError(`--project must be ids of projects, not "${text}"`);
 }
 

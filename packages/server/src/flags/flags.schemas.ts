@@ -4,6 +4,7 @@ import type { User } from "../accounts/account-store.ts";
 import { UserBasic, wireUserBasic } from "../accounts/accounts.schemas.ts";
 import { Refusal } from "../http/errors.ts";
 import { type Page, PageQuery } from "../http/pagination.ts";
+import { readId } from "../http/path-id.ts";
 import { presentFields } from "../http/present-fields.ts";
 import { queryText } from "../http/query-text.ts";
 import { notAnInstant, wireInstant, wireInstantOrNull } from "../http/wire-instant.ts";
@@ -156,14 +157,13 @@ export function flagListQueryOf(parameters: unknown, { limit, offset }: Page): F
   const oneOf = <Choice extends string>(choices: readonly Choice[], name: string) =>
     choices.find((choice) => choice === text(name)) ?? null;
   const active = oneOf(["true", "false"], "active");
-  const createdById = text("created_by_id");
   const [, minus, column = ""] = /^(-?)(.*)$/.exec(text("order") ?? "") ?? [];
   const by = Object.hasOwn(ORDERS, column) ? ORDERS[column] : undefined;
   return {
     active: active === null ? null : active === "true",
     search: text("search"),
     type: oneOf(TYPES, "type"),
-    createdById: createdById !== null && /^\d{1,9}$/.test(createdById) ? Number(createdById) : null,
+    createdById: readId(text("created_by_id")) ?? null,
     evaluationRuntime: oneOf(RUNTIMES, "evaluation_runtime"),
     order: by ? { by, descending: minus === "-" } : { by: "createdAt", descending: true },
     limit,

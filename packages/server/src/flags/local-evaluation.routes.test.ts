@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { coversTag } from "../http/entity-tag.ts";
 import { openFlagsApi } from "./flags-api.setup.ts";
 import { wireLocalDefinitions } from "./local-evaluation.schemas.ts";
-import { coversTag, createLocalDefinitions } from "./local-evaluation.ts";
+import { createLocalDefinitions } from "./local-evaluation.ts";
 
 let api: Awaited<ReturnType<typeof openFlagsApi>>;
 let projectId: number;

@@ -1,9 +1,10 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Project } from "../accounts/account-store.ts";
 import type { App } from "../http/app.ts";
+import { coversTag } from "../http/entity-tag.ts";
 import type { CompiledFlags } from "./compiled-flags.ts";
 import { LocalDefinitionsAnswer, LocalDefinitionsParameters } from "./local-evaluation.schemas.ts";
-import { coversTag, type LocalDefinitionsOf } from "./local-evaluation.ts";
+import type { LocalDefinitionsOf } from "./local-evaluation.ts";
 
 /** The path of current SDKs, then the one of older ones, alone and under a project. */
 const CURRENT_PATH = "/flags/definitions";

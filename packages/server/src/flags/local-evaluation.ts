@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { entityTagOf } from "../http/entity-tag.ts";
 import type { FlagSnapshot } from "./compiled-flags.ts";
 import type { VersionedDefinitions } from "./flag-store.ts";
 
@@ -41,16 +41,8 @@ export function createLocalDefinitions(
     if (known) return known;
     const text = JSON.stringify(wire(projectId, snapshot.definitions, options));
     const body = Buffer.from(text);
-    const etag = `"${createHash("sha256").update(body).digest("base64url").slice(0, 27)}"`;
-    const definitions = { etag, body };
+    const definitions = { etag: entityTagOf(body), body };
     variants.set(variant, definitions);
     return definitions;
   };
-}
-
-/** Whether an `If-None-Match` header covers a tag; weak tags count as their strong ones. */
-export function coversTag(header: string | undefined, etag: string): boolean {
-  if (header === undefined) return false;
-  if (header.trim() === "*") return true;
-  return header.split(",").some((tag) => tag.trim().replace(/^W\//, "") === etag);
 }

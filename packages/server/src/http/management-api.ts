@@ -52,6 +52,13 @@ export function projectOf(request: FastifyRequest): Project {
   return project;
 }
 
+/** The organization an organization-nested management request is about, as its caller's membership. */
+export function organizationOf(request: FastifyRequest): Membership {
+  const { membership } = callerOf(request);
+  if (!membership) throw new Error("the route is not nested under an organization");
+  return membership;
+}
+
 /**
  * A scope of JSON routes for holders of personal keys. Credentials are checked before the body: a
  * key in the header before a byte of it is read, any other before it is found to be malformed.

@@ -1,8 +1,8 @@
-import { createHash } from "node:crypto";
 import { readdirSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
+import { entityTagOf } from "../http/entity-tag.ts";
 
 /** One script of the browser SDK. */
 export interface SdkScript {
@@ -32,7 +32,7 @@ export function openSdkScripts(): SdkScripts {
       if (!script) {
         script = readFile(join(folder, name)).then((source) => ({
           source,
-          etag: `"${createHash("sha256").update(source).digest("base64url").slice(0, 27)}"`,
+          etag: entityTagOf(source),
         }));
         script.catch(() => loaded.delete(name));
         loaded.set(name, script);

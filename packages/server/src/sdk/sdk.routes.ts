@@ -4,6 +4,7 @@ import type { Project } from "../accounts/account-store.ts";
 import { type ProjectsByToken, requireProject } from "../accounts/projects-by-token.ts";
 import { CLIENT_SETTINGS } from "../flags/flag-answer.ts";
 import type { App } from "../http/app.ts";
+import { coversTag } from "../http/entity-tag.ts";
 import { Refusal } from "../http/errors.ts";
 import { queryText } from "../http/query-text.ts";
 import type { EarlyAccessEntry } from "./early-access.ts";
@@ -88,7 +89,7 @@ export function sdkRoutes(
       .header("etag", script.etag)
       .header("cache-control", "public, max-age=3600")
       .type(SCRIPT_TYPE);
-    return request.headers["if-none-match"] === script.etag
+    return coversTag(request.headers["if-none-match"], script.etag)
       ? reply.code(304).send()
       : reply.send(script.source);
   };
