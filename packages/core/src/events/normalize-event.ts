@@ -1,11 +1,10 @@
 import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
+import { cutName } from "./cut-name.ts";
 import type { CapturedEvent } from "./event.ts";
 import { type EventTimes, eventTimes, readMoment } from "./event-time.ts";
 
 /** Largest event as JSON text, in bytes of UTF-8 (posthog-api 9.5). */
 export const MAX_EVENT_BYTES = 2 * 1024 * 1024;
-/** Longest distinct id and event name; what is beyond is cut off, with a warning (posthog-api 9.6). */
-export const MAX_NAME_CHARACTERS = 200;
 
 /** Why an event cannot be taken. */
 export type RejectionCode =
@@ -248,14 +247,10 @@ function withAddress(properties: JsonObject, surroundings: EventSurroundings): J
   return { ...properties, $ip: clientAddress };
 }
 
-/** Cuts at whole characters, so that no half of a pair is left. */
 function cut(text: string, warning: CaptureWarning, warnings: CaptureWarning[]): string {
-  if (text.length <= MAX_NAME_CHARACTERS) return text;
-  // No character takes more than two units: what lies beyond twice the limit cannot matter.
-  const characters = Array.from(text.slice(0, 2 * MAX_NAME_CHARACTERS + 2));
-  if (characters.length <= MAX_NAME_CHARACTERS) return text;
-  warnings.push(warning);
-  return characters.slice(0, MAX_NAME_CHARACTERS).join("");
+  const name = cutName(text);
+  if (name !== text) warnings.push(warning);
+  return name;
 }
 
 /** Languages without an empty object of their own send an empty list in its place. */

@@ -1,4 +1,5 @@
 import { cleanText } from "../events/clean-json.ts";
+import { cutName } from "../events/cut-name.ts";
 import type { CapturedEvent } from "../events/event.ts";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
 import { automaticProperties } from "./automatic-properties.ts";
@@ -63,8 +64,6 @@ export interface TouchedIds {
 
 /** Longest name of a group type and longest group key, in UTF-16 units. */
 export const MAX_GROUP_TEXT_LENGTH = 400;
-/** Distinct ids are cut to this many characters (posthog-api 9.6). */
-const MAX_DISTINCT_ID_LENGTH = 200;
 
 const LINKING_EVENTS: ReadonlySet<string> = new Set([
   "$identify",
@@ -175,9 +174,7 @@ function linkOf(
 /** An id as capture would have taken it as an event's distinct id; `null` where there is none. */
 function distinctIdText(value: Json | undefined): string | null {
   if (value === undefined || value === null) return null;
-  const text = cleanText(typeof value === "string" ? value : JSON.stringify(value));
-  if (text.length <= MAX_DISTINCT_ID_LENGTH) return text;
-  return Array.from(text).slice(0, MAX_DISTINCT_ID_LENGTH).join("");
+  return cutName(cleanText(typeof value === "string" ? value : JSON.stringify(value)));
 }
 
 function mentionedGroupTypes(properties: JsonObject, warnings: PersonWarning[]): string[] {

@@ -1,3 +1,4 @@
+import { cutName } from "@hedgerow/core/events/cut-name";
 import type { EvaluationRequest, FlagSelection } from "@hedgerow/core/flags/evaluation-request";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
 import { Refusal } from "../http/errors.ts";
@@ -81,7 +82,7 @@ function parseIdentity(object: JsonObject): Identity {
   }
   const personProperties = objectField(object, ["person_properties", "$properties"]);
   return {
-    distinctId: cutId(distinctId),
+    distinctId: cutName(distinctId),
     deviceId:
       idText(first(object, ["$device_id", "device_id"]), "$device_id") ??
       textOf(ownValue(personProperties, "$device_id")),
@@ -114,17 +115,11 @@ function idText(value: Json | undefined, attr: string): string | null {
 
 function anonymousId(value: Json | undefined): string | null {
   const text = idText(value, "$anon_distinct_id");
-  return text === null || text === "" ? null : cutId(text);
+  return text === null || text === "" ? null : cutName(text);
 }
 
 function textOf(value: Json | undefined): string | null {
   return typeof value === "string" ? value : null;
-}
-
-/** Ids over 200 bytes keep their first 200 Unicode scalar values (flag-evaluation 2.6). */
-function cutId(id: string): string {
-  if (id.length <= 66) return id;
-  return Buffer.byteLength(id) <= 200 ? id : [...id].slice(0, 200).join("");
 }
 
 function objectField(object: JsonObject, names: readonly string[]): JsonObject {
