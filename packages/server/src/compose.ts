@@ -193,7 +193,15 @@ async function compose(
       earlyAccessFeatures: async ({ id }) =>
         earlyAccessFeaturesOf((await compiledFlags.get(id)).flagSet),
     });
-    healthRoutes(open, { unready: async () => [], metrics });
+    healthRoutes(open, {
+      // The one store that may be a server elsewhere; the others live and die with this process.
+      unready: () =>
+        accounts.isEmpty().then(
+          () => [],
+          () => ["the metadata database does not answer"],
+        ),
+      metrics,
+    });
   });
   managementApi(app, authenticate, (management) => {
     accountRoutes(management, {

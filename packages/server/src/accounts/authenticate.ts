@@ -26,6 +26,7 @@ export interface Authentication {
   readonly authenticateForDefinitions: (request: FastifyRequest) => Promise<Project>;
 }
 
+/** Checks credentials against the stored accounts. */
 export function createAuthentication(options: {
   accounts: AccountStore;
   now: () => Date;

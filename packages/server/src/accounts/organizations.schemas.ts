@@ -41,6 +41,7 @@ export const OrganizationDetail = Type.Object(
 /** Whether transformations may be installed: always, there is no operator between (9 is "root"). */
 const PLUGINS_ACCESS_LEVEL = 9;
 
+/** The wire form of an organization in lists, as one of its members sees it. */
 export function wireOrganizationBasic({
   organization,
   level,
@@ -55,6 +56,7 @@ export function wireOrganizationBasic({
   };
 }
 
+/** The full wire form of an organization (posthog-api 3.2). */
 export function wireOrganization(
   membership: Membership,
   facts: { projects: Static<typeof ProjectBasic>[]; memberCount: number },

@@ -21,6 +21,7 @@ export const PersonalKeyRecord = Type.Object(
   { title: "PersonalApiKey" },
 );
 
+/** The wire form of a personal key; its text is told once, by the answer that creates it. */
 export function wirePersonalKey(
   key: PersonalKey,
   value: string | null = null,
@@ -52,6 +53,7 @@ export const CreatePersonalKeyBody = Type.Object({
   scoped_organizations: orNull(Type.Array(Type.String())),
 });
 
+/** What a validated body asks of a new key. */
 export function keyRequestOf(body: Static<typeof CreatePersonalKeyBody>): KeyRequest {
   return {
     label: body.label,

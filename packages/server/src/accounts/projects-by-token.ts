@@ -20,6 +20,7 @@ interface Entry {
 
 const MAX_ENTRIES = 10_000;
 
+/** Remembers projects by key, at most 10,000 keys at a time. */
 export function createProjectsByToken(options: {
   accounts: Pick<AccountStore, "projectByApiToken">;
   now: () => number;

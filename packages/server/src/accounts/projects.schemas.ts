@@ -118,6 +118,7 @@ export interface ProjectFacts {
   readonly showsSecretKey: boolean;
 }
 
+/** The wire form of a project in lists (posthog-api 3.1). */
 export function wireProjectBasic(
   project: Project,
   { hasEvents }: Pick<ProjectFacts, "hasEvents">,
@@ -138,6 +139,7 @@ export function wireProjectBasic(
   };
 }
 
+/** The full wire form of a project (posthog-api 3.1). */
 export function wireProject(project: Project, facts: ProjectFacts): Static<typeof ProjectDetail> {
   return {
     ...absentValues,

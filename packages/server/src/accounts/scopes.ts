@@ -42,6 +42,7 @@ const SCOPES: ReadonlySet<string> = new Set([
   ...SCOPE_OBJECTS.flatMap((object) => [`${object}:read`, `${object}:write`]),
 ]);
 
+/** Whether a text names a scope. */
 export function isScope(text: string): text is Scope {
   return SCOPES.has(text);
 }

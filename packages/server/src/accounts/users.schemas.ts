@@ -37,6 +37,7 @@ export const UserDetail = Type.Object(
   { title: "User" },
 );
 
+/** The full wire form of a user (posthog-api 3.3). */
 export function wireUser(
   user: User,
   belongings: Pick<Static<typeof UserDetail>, "team" | "organization" | "organizations">,

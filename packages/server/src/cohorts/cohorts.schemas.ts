@@ -109,6 +109,7 @@ export const CohortListParameters = Type.Object({
   created_by_id: Type.Optional(Type.String()),
 });
 
+/** Reads the parameters of the list; what means nothing is ignored. */
 export function cohortListQueryOf(parameters: unknown, { limit, offset }: Page): CohortListQuery {
   const text = (name: string) => queryText(parameters, name) || null;
   const type = text("type");
@@ -211,6 +212,7 @@ export function wireCohort(
   };
 }
 
+/** Names that belong to nobody, as the wire lists them. */
 export function wireUnknownNames({ uuids, distinctIds }: MembershipChange["unknown"]) {
   return { unknown_person_ids: [...uuids], unknown_distinct_ids: [...distinctIds] };
 }

@@ -54,6 +54,7 @@ export interface Cohorts {
 
 const NOT_FOUND = () => new Refusal("not_found", "Not found.");
 
+/** {@link Cohorts} over a store; changes are live when their promises resolve. */
 export function createCohorts({
   cohortStore,
   changeDefinitions,

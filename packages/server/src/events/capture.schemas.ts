@@ -29,6 +29,7 @@ export const CaptureAnswer = Type.Object({
 
 type WireRejected = NonNullable<Static<typeof CaptureAnswer>["rejected"]>[number];
 
+/** The wire form of an event that was not taken. */
 export function wireRejected({ index, uuid, code, detail }: RejectedEvent): WireRejected {
   return { index, ...(uuid !== undefined && { uuid }), code, detail };
 }

@@ -44,6 +44,7 @@ export const Event = Type.Object({
 /** Distinct ids shown with an event: some persons have thousands. */
 const MAX_DISTINCT_IDS = 10;
 
+/** The wire form of a stored event. */
 export function wireEvent({ event, person }: EventOfPerson): Static<typeof Event> {
   return {
     id: event.uuid,

@@ -33,6 +33,7 @@ export interface Events {
 /** Reads answer with what is there after this long, should storing lag behind. */
 const MAX_WAIT_MS = 2000;
 
+/** {@link Events} over the store; the log tells what reads have to wait for. */
 export function createEvents({
   events,
   log,

@@ -52,6 +52,7 @@ const MAX_LOOK_UPS = 20;
 /** How often a look-up starts again because events were applied meanwhile. */
 const MAX_ATTEMPTS = 3;
 
+/** Keeps what is pending in memory, for the ids of one process. */
 export function createPendingPersons(options: PendingPersonsOptions): PendingPersons {
   const { distinctIdsOf, touches = touchedIds, maxWaitMs = 2000 } = options;
   /** Position of the last pending event of each id. */

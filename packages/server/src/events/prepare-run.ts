@@ -50,6 +50,7 @@ export interface RunPreparation {
   prepareAroundFault(run: LogRun): Promise<PreparedRun>;
 }
 
+/** A {@link RunPreparation} that tells its observer and log once for each outcome that lasts. */
 export function createRunPreparation({
   persons,
   steps,

@@ -16,6 +16,7 @@ export interface WaitingRuns {
 const MAX_ROWS = 20_000;
 const MAX_CHARS = 32 * 1024 * 1024;
 
+/** Keeps runs up to about 20,000 rows or 32 Mi characters of events, whichever is reached first, unless told otherwise. */
 export function createWaitingRuns({ maxRows = MAX_ROWS, maxChars = MAX_CHARS } = {}): WaitingRuns {
   let waiting: { readonly run: PreparedRun; readonly chars: number }[] = [];
   let rows = 0;

@@ -152,6 +152,7 @@ const ORDERS: Readonly<Record<string, FlagOrder>> = {
 const TYPES = ["boolean", "multivariant", "experiment", "remote_config"] as const;
 const RUNTIMES = ["server", "client", "all"] as const;
 
+/** Reads the parameters of the list; what means nothing is ignored. */
 export function flagListQueryOf(parameters: unknown, { limit, offset }: Page): FlagListQuery {
   const text = (name: string) => queryText(parameters, name) || null;
   const oneOf = <Choice extends string>(choices: readonly Choice[], name: string) =>

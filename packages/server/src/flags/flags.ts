@@ -46,6 +46,7 @@ const NOT_FOUND = () => new Refusal("not_found", "Not found.");
 const TAKEN = () =>
   new Refusal("unique", "There is already a feature flag with this key.", { attr: "key" });
 
+/** {@link Flags} over a store; changes are live when their promises resolve. */
 export function createFlags({
   flagStore,
   changeDefinitions,

@@ -31,6 +31,7 @@ export function bearerOf(request: FastifyRequest): string | undefined {
   return /^Bearer +(\S.*)$/i.exec(request.headers.authorization ?? "")?.[1]?.trim();
 }
 
+/** Whether a key has the form of a secret project key, `phs_…`. */
 export function isSecretProjectKey(key: string): boolean {
   return /^phs_[\w-]{1,200}$/.test(key);
 }

@@ -3,6 +3,7 @@ import { decodeEvent } from "@hedgerow/core/events/event-codec";
 import type { DeadLetter } from "../../events/event-store.ts";
 import { appendLongTexts, readLongTexts } from "./long-texts.ts";
 
+/** The table of letters, where it is missing; their events are kept as long texts. */
 export async function createDeadLetterTable(connection: DuckDBConnection): Promise<void> {
   await connection.run(
     "create table if not exists dead_letters (position bigint not null, reason varchar not null)",

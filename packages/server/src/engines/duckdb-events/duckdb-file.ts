@@ -27,6 +27,7 @@ interface Opened {
   readonly writer: DuckDBConnection;
 }
 
+/** Opens a file, creating it where it is missing. Rejects when it cannot be opened or prepared. */
 export async function openDuckDbFile(options: DuckDbFileOptions): Promise<DuckDbFile> {
   const takeWritingTurn = createTurns(1);
   const takeReadingTurn = createTurns(options.maxReaders);

@@ -35,6 +35,7 @@ const ROWS_PER_TURN = 250;
 /** Longer values name no flag, variant, session or group; they are in the properties all the same. */
 const MAX_COLUMN_CHARS = 1000;
 
+/** The table of events, where it is missing. */
 export async function createEventTable(connection: DuckDBConnection): Promise<void> {
   await connection.run(`create table if not exists events (${COLUMNS.join(", ")})`);
 }

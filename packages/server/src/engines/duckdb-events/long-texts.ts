@@ -18,6 +18,7 @@ const TABLES = ["event_texts", "letter_texts"] as const;
 
 export type TextTable = (typeof TABLES)[number];
 
+/** The tables of long texts, where they are missing. */
 export async function createTextTables(connection: DuckDBConnection): Promise<void> {
   for (const table of TABLES) {
     await connection.run(

@@ -41,6 +41,7 @@ export interface UuidIndexFile {
   close(): void;
 }
 
+/** Opens an index, creating its file where it is missing. Throws when that fails. */
 export function openUuidIndexFile(path: string): UuidIndexFile {
   const database = new Database(path);
   database.exec("pragma journal_mode = wal");

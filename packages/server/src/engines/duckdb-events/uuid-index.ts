@@ -31,6 +31,7 @@ interface Call {
   readonly reject: (error: Error) => void;
 }
 
+/** Opens an index in a thread of its own. When the thread dies, all further calls reject. */
 export async function openUuidIndex(path: string): Promise<UuidIndex> {
   const calls = new Map<number, Call>();
   let lastId = 0;

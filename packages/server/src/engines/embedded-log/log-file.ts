@@ -41,6 +41,7 @@ export interface LogFile {
   close(): void;
 }
 
+/** Opens a log file for writing, creating it where it is missing. Throws when that fails. */
 export function openLogFile({ path, after, maxBytes }: LogFileOptions): LogFile {
   let connection = connect(path, maxBytes);
   let end = Math.max(after, connection.storedEnd());
