@@ -1,6 +1,13 @@
 import { matchCohort } from "../cohorts/match-cohort.ts";
 import { type Json, ownValue } from "../json.ts";
-import { chooseVariant, type EncodedText, isHeldOut, NO_SALT, VARIANT_SALT } from "./bucketing.ts";
+import {
+  chooseVariant,
+  type EncodedText,
+  isHeldOut,
+  isInsideRollout,
+  NO_SALT,
+  VARIANT_SALT,
+} from "./bucketing.ts";
 import type { EvaluationRequest, FlagSelection } from "./evaluation-request.ts";
 import type { FailureCode, FlagEvaluation } from "./flag.ts";
 import type { CompiledCondition, CompiledFilter, CompiledFlag, FlagSet } from "./flag-set.ts";
@@ -331,7 +338,7 @@ export class Evaluation extends PersonView {
     const identifier = this.conditionIdentifier(flag, condition);
     if (identifier === null) return "hash_key_override_error";
     const hash = this.hash(flag, identifier, NO_SALT);
-    return hash <= percentage / 100 ? "match" : "out_of_rollout_bound";
+    return isInsideRollout(hash, percentage) ? "match" : "out_of_rollout_bound";
   }
 
   private matched(flag: CompiledFlag, condition: CompiledCondition): FlagEvaluation {

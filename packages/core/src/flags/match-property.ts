@@ -136,7 +136,7 @@ export function toText(value: Json): string {
 }
 
 /** Lower-cases A to Z and nothing else. */
-export function lowerAscii(text: string): string {
+function lowerAscii(text: string): string {
   return /[A-Z]/.test(text) ? text.replace(/[A-Z]+/g, (run) => run.toLowerCase()) : text;
 }
 

@@ -38,7 +38,7 @@ export interface CompiledPattern {
 export const NO_BACKTRACKING: BacktrackingPatterns = { compile: () => null };
 
 /** Longer patterns count as invalid. */
-export const MAX_PATTERN_LENGTH = 4_000;
+const MAX_PATTERN_LENGTH = 4_000;
 
 /** Larger programs are not given to the linear-time engine: building it alone takes long. */
 const MAX_PROGRAM_SIZE = 500;

@@ -89,7 +89,7 @@ function readOffset(format: Intl.DateTimeFormat, instantMs: number): number {
  * The instant of a wall clock in a zone: the earlier one where the wall clock occurs twice, `null`
  * where it never occurs (flag-evaluation 7.8 c).
  */
-export function instantOfWall(wall: number, zone: TimeZone): number | null {
+function instantOfWall(wall: number, zone: TimeZone): number | null {
   if (zone === UTC) return wall;
   const earlier = wall - zone.offsetMsAt(wall - DAY_MS);
   const later = wall - zone.offsetMsAt(wall + DAY_MS);

@@ -3,7 +3,7 @@ import { effectiveTimeMs, type PersonUpdate, type PersonWarning } from "./person
 import { PropertySheet } from "./property-sheet.ts";
 
 /** A project has at most this many group types. */
-export const MAX_GROUP_TYPES = 5;
+const MAX_GROUP_TYPES = 5;
 
 /** A person as stored, admitted to a ledger. Properties are read when first needed. */
 export interface StoredPerson {

@@ -63,7 +63,7 @@ export interface TouchedIds {
 }
 
 /** Longest name of a group type and longest group key, in UTF-16 units. */
-export const MAX_GROUP_TEXT_LENGTH = 400;
+const MAX_GROUP_TEXT_LENGTH = 400;
 
 const LINKING_EVENTS: ReadonlySet<string> = new Set([
   "$identify",

@@ -1,5 +1,5 @@
 /** Objects a personal key can be scoped to (posthog-api 1.3). */
-export const SCOPE_OBJECTS = [
+const SCOPE_OBJECTS = [
   "action",
   "activity_log",
   "annotation",

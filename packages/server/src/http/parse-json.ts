@@ -3,7 +3,7 @@ import type { Json } from "@hedgerow/core/json";
 import JSON5 from "json5";
 
 /** Deepest nesting of objects and arrays that is read; everything after may then recurse freely. */
-export const MAX_JSON_DEPTH = 200;
+const MAX_JSON_DEPTH = 200;
 /** Most objects and arrays in one text: each costs memory far beyond its two characters. */
 const MAX_JSON_CONTAINERS = 2_000_000;
 /** The lenient parser is slow; longer texts must be proper JSON. */

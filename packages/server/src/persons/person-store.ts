@@ -1,4 +1,4 @@
-import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
+import type { LoggedEvent } from "@hedgerow/core/events/event";
 import type { EvaluationRequest, StoredFacts } from "@hedgerow/core/flags/evaluation-request";
 import type { GroupType } from "@hedgerow/core/flags/flag";
 import type { JsonObject } from "@hedgerow/core/json";
@@ -80,6 +80,3 @@ export interface PersonStore {
   personByDistinctId(projectId: number, distinctId: string): Promise<Person | undefined>;
   groupTypes(projectId: number): Promise<readonly GroupType[]>;
 }
-
-/** True when an event may change a person or a group, so that flag requests must wait for it. */
-export type ChangesPersons = (event: CapturedEvent) => boolean;
