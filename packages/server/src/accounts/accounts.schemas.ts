@@ -17,7 +17,16 @@ export const UserBasic = Type.Object(
   { title: "UserBasic" },
 );
 
-/** The wire form of a user as author of something. */
+/** The author of something by their id; `null` where there is none, or none any more. */
+export function wireAuthor(
+  id: number | null,
+  usersById: ReadonlyMap<number, User>,
+): Static<typeof UserBasic> | null {
+  const user = id === null ? undefined : usersById.get(id);
+  return user ? wireUserBasic(user) : null;
+}
+
+/** The short wire form of a user. */
 export function wireUserBasic(user: User): Static<typeof UserBasic> {
   return {
     id: user.id,

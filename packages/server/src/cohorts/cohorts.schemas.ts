@@ -1,7 +1,7 @@
 import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
 import { type Static, Type } from "typebox";
 import type { User } from "../accounts/account-store.ts";
-import { UserBasic, wireUserBasic } from "../accounts/accounts.schemas.ts";
+import { UserBasic, wireAuthor } from "../accounts/accounts.schemas.ts";
 import { Refusal } from "../http/errors.ts";
 import { type Page, PageQuery } from "../http/pagination.ts";
 import { readId } from "../http/path-id.ts";
@@ -185,7 +185,6 @@ export function wireCohort(
   cohort: CohortRecord,
   usersById: ReadonlyMap<number, User>,
 ): Static<typeof Cohort> {
-  const author = cohort.createdById === null ? undefined : usersById.get(cohort.createdById);
   return {
     id: cohort.id,
     team_id: cohort.projectId,
@@ -197,7 +196,7 @@ export function wireCohort(
     query: null,
     // Members of static cohorts are stored as they come, dynamic ones are decided per request.
     is_calculating: false,
-    created_by: author ? wireUserBasic(author) : null,
+    created_by: wireAuthor(cohort.createdById, usersById),
     created_at: wireInstant(cohort.createdAt),
     last_calculation: wireInstantOrNull(cohort.membersChangedAt),
     errors_calculating: 0,

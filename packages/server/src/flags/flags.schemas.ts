@@ -1,7 +1,7 @@
 import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
 import { type Static, Type } from "typebox";
 import type { User } from "../accounts/account-store.ts";
-import { UserBasic, wireUserBasic } from "../accounts/accounts.schemas.ts";
+import { UserBasic, wireAuthor } from "../accounts/accounts.schemas.ts";
 import { Refusal } from "../http/errors.ts";
 import { type Page, PageQuery } from "../http/pagination.ts";
 import { readId } from "../http/path-id.ts";
@@ -218,10 +218,6 @@ export function wireFlag(
   flag: FlagRecord,
   usersById: ReadonlyMap<number, User>,
 ): Static<typeof Flag> {
-  const author = (id: number | null) => {
-    const user = id === null ? undefined : usersById.get(id);
-    return user ? wireUserBasic(user) : null;
-  };
   const simple = simpleRollout(flag.filters);
   return {
     id: flag.id,
@@ -231,11 +227,11 @@ export function wireFlag(
     filters: flag.filters,
     deleted: flag.deleted,
     active: flag.active,
-    created_by: author(flag.createdById),
+    created_by: wireAuthor(flag.createdById, usersById),
     created_at: wireInstant(flag.createdAt),
     updated_at: wireInstant(flag.updatedAt),
     version: flag.version,
-    last_modified_by: author(flag.lastModifiedById),
+    last_modified_by: wireAuthor(flag.lastModifiedById, usersById),
     is_simple_flag: simple !== undefined,
     rollout_percentage: simple ?? null,
     ensure_experience_continuity: flag.ensureExperienceContinuity,
