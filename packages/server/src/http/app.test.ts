@@ -13,6 +13,12 @@ describe("an application", () => {
 
   const get = (url: string) => app.inject({ method: "GET", url });
 
+  it("does not wait for ever for the rest of a request", () => {
+    // What a timeout does then is the platform's; unless told, it waits without end.
+    expect(app.server.requestTimeout).toBeGreaterThan(0);
+    expect(app.server.requestTimeout).toBeLessThanOrEqual(300_000);
+  });
+
   it.each([
     ["a broken escape", "/things/%ff", 400, "invalid_input"],
     ["a lone percent sign", "/things/%", 400, "invalid_input"],

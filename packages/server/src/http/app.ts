@@ -23,12 +23,16 @@ export type App = FastifyInstance<
 /** Largest body on the wire; decoded sizes are bounded separately while decoding. */
 export const MAX_BODY_BYTES = 20 * 1024 * 1024;
 
+/** Time a client may take to send a request; then it is answered 408 and its connection closed. */
+const RECEIVE_WITHIN_MS = 120_000;
+
 /** An empty application: error answers, validation and path rules, no routes. */
 export function createApp(options: { logger: FastifyBaseLogger }): App {
   const app = Fastify({
     loggerInstance: options.logger,
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: MAX_BODY_BYTES,
+    requestTimeout: RECEIVE_WITHIN_MS,
     routerOptions: { ignoreTrailingSlash: true, ignoreDuplicateSlashes: true, maxParamLength: 500 },
     frameworkErrors: refuseUnroutable,
     forceCloseConnections: "idle",

@@ -175,6 +175,12 @@ describe("decodeBody", () => {
     });
   });
 
+  it("[DE-4] spends no time on long texts that are no JSON", () => {
+    const long = (count: number) => `{list:[${"{a:1},".repeat(count)}]}`;
+    expect(decode(long(16_000)).value).toMatchObject({ list: { length: 16_000 } });
+    expect(refusalOf(() => decode(long(17_000))).body.code).toBe("malformed_data");
+  });
+
   it("[DE-5] replaces invalid UTF-8, lone surrogates and NUL characters", () => {
     const bytes = Buffer.concat([Buffer.from('{"a":"'), Buffer.from([0xff]), Buffer.from('"}')]);
     expect(decode(bytes).value).toEqual({ a: "\uFFFD" });

@@ -6,8 +6,11 @@ import JSON5 from "json5";
 const MAX_JSON_DEPTH = 200;
 /** Most objects and arrays in one text: each costs memory far beyond its two characters. */
 const MAX_JSON_CONTAINERS = 2_000_000;
-/** The lenient parser is slow; longer texts must be proper JSON. */
-const MAX_LENIENT_CHARS = 1_000_000;
+/**
+ * The lenient parser is slow, over a microsecond per character, and open to whoever can reach the
+ * server: longer texts must be proper JSON.
+ */
+const MAX_LENIENT_CHARS = 100_000;
 
 const DOUBLE_QUOTE = 0x22;
 const BACKSLASH = 0x5c;
