@@ -431,6 +431,19 @@ describe("posthog-node 5 alone", () => {
     ]);
   });
 
+  test("[CP-6] events of language models, which take a route of their own, are stored too", async () => {
+    const asked = track(openCurrentClient({ host: server.url }));
+    const distinctId = randomUUID();
+    const properties = { $ai_model: "small", $ai_input: [{ role: "user", content: "Grüezi" }] };
+    const uuid = await asked.captureAiImmediate({
+      distinctId,
+      event: "$ai_generation",
+      properties,
+    });
+    const stored = await management.eventsArrived({ distinct_id: distinctId });
+    expect(stored).toMatchObject([{ id: uuid, event: "$ai_generation", properties }]);
+  });
+
   test("[CP-1] one snapshot of several flags costs one question and attributes an event", async () => {
     const asked = track(openCurrentClient({ host: server.url }));
     const distinctId = randomUUID();
