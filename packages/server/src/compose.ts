@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { compileFlags } from "@hedgerow/core/flags/compile-flags";
+import { keepPatterns } from "@hedgerow/core/flags/pattern";
 import type { Logger } from "pino";
 import { collectDefaultMetrics, Registry } from "prom-client";
 import { v4, v7 } from "uuid";
@@ -103,11 +104,12 @@ async function compose(
   opened.push(() => events.close());
   const geoIp = await openGeoIp({ path: config.geoIpDatabase, reportFault });
   const backtracking = createBacktrackingRegex();
+  const compilePattern = keepPatterns(backtracking);
 
   // Flags, compiled when they change
   const compiledFlags = createCompiledFlags({
     flagStore,
-    compile: (definitions) => compileFlags(definitions, { backtracking }),
+    compile: (definitions) => compileFlags(definitions, { compilePattern }),
     reportFault,
   });
   opened.push(watchRevisions(compiledFlags));

@@ -19,7 +19,7 @@ import type {
   FlagSet,
 } from "./flag-set.ts";
 import { compileComparison, isOperator, type MatchTools } from "./match-property.ts";
-import { type BacktrackingPatterns, NO_BACKTRACKING } from "./pattern.ts";
+import { type BacktrackingPatterns, type CompilePattern, NO_BACKTRACKING } from "./pattern.ts";
 import { groupProperty, type PropertyName, personProperty } from "./person-property.ts";
 import { describeReason } from "./reason.ts";
 import { createTimeZone } from "./zoned-date.ts";
@@ -28,6 +28,8 @@ import { createTimeZone } from "./zoned-date.ts";
 export interface CompileTools {
   readonly bucketing?: Bucketing;
   readonly backtracking?: BacktrackingPatterns;
+  /** Takes the place of `backtracking`: compiles patterns, or knows them from an earlier set. */
+  readonly compilePattern?: CompilePattern;
 }
 
 /** What reading one flag looks up in its project. */
@@ -55,6 +57,7 @@ export function compileFlags(definitions: ProjectDefinitions, tools: CompileTool
   const matchTools: MatchTools = {
     timeZone: createTimeZone(definitions.timeZone),
     backtracking: tools.backtracking ?? NO_BACKTRACKING,
+    ...(tools.compilePattern && { compilePattern: tools.compilePattern }),
   };
   const active = definitions.flags.filter((flag) => flag.active);
   const off = definitions.flags.filter((flag) => !flag.active);

@@ -1,5 +1,10 @@
 import type { Json } from "../json.ts";
-import { type BacktrackingPatterns, compilePattern, type PatternBudget } from "./pattern.ts";
+import {
+  type BacktrackingPatterns,
+  type CompilePattern,
+  compilePattern,
+  type PatternBudget,
+} from "./pattern.ts";
 import {
   compareVersions,
   isInVersionRange,
@@ -31,6 +36,8 @@ export interface MatchContext {
 export interface MatchTools {
   readonly timeZone: TimeZone;
   readonly backtracking: BacktrackingPatterns;
+  /** Where compiled patterns are kept; unless given, each is compiled anew. */
+  readonly compilePattern?: CompilePattern;
 }
 
 /** A comparison prepared once: operator and filter value are read, patterns compiled. */
@@ -239,7 +246,10 @@ function compileContainsAny(filterValue: Json): CompiledComparison["matches"] {
 
 function compileRegex(wanted: boolean): Compile {
   return (filterValue, tools) => {
-    const pattern = compilePattern(toText(filterValue), tools.backtracking);
+    const text = toText(filterValue);
+    const pattern = tools.compilePattern
+      ? tools.compilePattern(text)
+      : compilePattern(text, tools.backtracking);
     // An invalid pattern matches neither way, but a missing property still answers by presence.
     if (pattern === null) return () => false;
     return (value, context) => {

@@ -1,7 +1,14 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { TRUSTING_PATTERNS } from "./golden-cases.setup.ts";
-import { compilePattern, createPatternBudget, isValidPattern, NO_BACKTRACKING } from "./pattern.ts";
+import {
+  type BacktrackingPatterns,
+  compilePattern,
+  createPatternBudget,
+  isValidPattern,
+  keepPatterns,
+  NO_BACKTRACKING,
+} from "./pattern.ts";
 import { restatePattern } from "./regex-dialect.ts";
 
 function search(pattern: string, subject: string, backtracking = NO_BACKTRACKING) {
@@ -110,6 +117,33 @@ describe("patterns", () => {
   it("[FE-15] refuses oversized patterns", () => {
     expect(isValidPattern("a".repeat(4_001))).toBe(false);
     expect(isValidPattern(`${"(".repeat(200)}a${")".repeat(200)}`)).toBe(false);
+  });
+
+  it("[FE-15] refuses patterns with more classes of Unicode properties than can be built at once", () => {
+    expect(isValidPattern("\\p{L}".repeat(100))).toBe(true);
+    expect(isValidPattern("\\p{L}".repeat(101))).toBe(false);
+    expect(isValidPattern(`(?=[^${"\\pL".repeat(101)}])`)).toBe(false);
+  });
+
+  it("compiles a pattern once as long as it is in use, up to a bound on all texts", () => {
+    const compiled: string[] = [];
+    const counting: BacktrackingPatterns = {
+      compile(source, flags) {
+        compiled.push(source);
+        return TRUSTING_PATTERNS.compile(source, flags);
+      },
+    };
+    const compile = keepPatterns(counting, 15);
+    const first = compile("(?=a)1");
+    expect(compile("(?=a)1")).toBe(first);
+    expect(first?.test("a1", createPatternBudget())).toBe(false);
+    expect([compile("(?="), compile("(?=")]).toEqual([null, null]);
+    compile("(?=a)2");
+    compile("(?=a)1");
+    compile("(?=a)3");
+    compile("(?=a)1");
+    compile("(?=a)2");
+    expect(compiled).toEqual(["(?=a)1", "(?=a)2", "(?=a)3", "(?=a)2"]);
   });
 
   it("never throws, whatever the pattern and the subject", () => {

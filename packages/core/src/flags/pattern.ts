@@ -87,6 +87,40 @@ export function compilePattern(
   return boundLinear(linear, fallback);
 }
 
+/** {@link compilePattern} on one platform. */
+export type CompilePattern = (pattern: string) => CompiledPattern | null;
+
+/**
+ * Compiles patterns and keeps the latest, up to `maxChars` of their texts, so that definitions that
+ * are compiled again after a change pay only for patterns that are new. One may take some 50 ms.
+ */
+export function keepPatterns(
+  backtracking: BacktrackingPatterns,
+  maxChars = 1_000_000,
+): CompilePattern {
+  // In order of use, the longest unused first.
+  const kept = new Map<string, CompiledPattern | null>();
+  let chars = 0;
+  return (pattern) => {
+    const known = kept.get(pattern);
+    if (known !== undefined) {
+      kept.delete(pattern);
+      kept.set(pattern, known);
+      return known;
+    }
+    const compiled = compilePattern(pattern, backtracking);
+    if (pattern.length > MAX_PATTERN_LENGTH) return compiled;
+    kept.set(pattern, compiled);
+    chars += pattern.length;
+    for (const oldest of kept.keys()) {
+      if (chars <= maxChars) break;
+      kept.delete(oldest);
+      chars -= oldest.length;
+    }
+    return compiled;
+  };
+}
+
 /** True for patterns one of the two engines can run; for checking a definition before it is stored. */
 export function isValidPattern(pattern: string): boolean {
   const compiles: BacktrackingPatterns = {

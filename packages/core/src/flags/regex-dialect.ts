@@ -24,6 +24,9 @@ export interface LiteralPattern {
 /** Group nesting beyond this is refused: both engines parse recursively. */
 const MAX_GROUP_DEPTH = 100;
 
+/** Most classes of Unicode properties in a pattern: each stands for hundreds of ranges to be merged. */
+const MAX_PROPERTY_CLASSES = 100;
+
 /** Estimated program sizes saturate here. */
 const HUGE = 1_000_000;
 
@@ -102,6 +105,7 @@ class PatternReader {
   readonly #multiLine: boolean;
   readonly #dotAll: boolean;
   #at = 0;
+  #propertyClasses = 0;
 
   constructor(text: string, flags: string) {
     this.#text = text;
@@ -252,6 +256,8 @@ class PatternReader {
       const name = property[2] ?? property[4] ?? "";
       const negated = (property[1] === "P") !== (property[3] === "^");
       if (!CATEGORY_NAME.test(name) && !name.includes("=") && !SCRIPT_NAME.test(name)) return null;
+      this.#propertyClasses += 1;
+      if (this.#propertyClasses > MAX_PROPERTY_CLASSES) return null;
       const value = CATEGORY_NAME.test(name) || name.includes("=") ? name : `Script=${name}`;
       return {
         consumed: property[0],
