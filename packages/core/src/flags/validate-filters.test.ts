@@ -385,6 +385,20 @@ describe("validation of filters", () => {
     expect(validateFilters(filters, { definitions, id: null, key: "new" })).toEqual([]);
   });
 
+  it("[FE-38] refuses flags of a size that would hold up every request", () => {
+    const context = { definitions, id: null, key: "large" };
+    const details = (groups: readonly Json[]) =>
+      validateFilters({ groups }, context).map(({ detail }) => detail);
+    const times = <Item>(count: number, item: Item) => Array.from({ length: count }, () => item);
+    expect(details(times(1_000, condition(times(5, filter("a", "b")))))).toEqual([]);
+    expect(details(times(1_001, condition([])))).toEqual([
+      "filters.groups cannot have more than 1000 conditions.",
+    ]);
+    expect(details([condition(times(5_001, filter("a", "b")))])).toEqual([
+      "A flag cannot have more than 5000 filters.",
+    ]);
+  });
+
   it("[FE-38] names prototype keys like any others", () => {
     const filters = JSON.parse(
       '{"groups":[{"properties":[{"key":"__proto__","value":"x","type":"person"}],"variant":"constructor"}],"payloads":{"__proto__":"1"},"multivariate":{"variants":[{"key":"toString","rollout_percentage":100}]}}',

@@ -23,6 +23,9 @@ export interface FilterContext {
 }
 
 const MAX_LIST_VALUES = 1_000;
+/** A flag is compiled whole and each of its filters may run in every request: larger ones hurt everyone. */
+const MAX_CONDITIONS = 1_000;
+const MAX_FILTERS = 5_000;
 const MAX_GROUP_TYPE_INDEX = 4;
 
 /** Sums of shares may be off by binary noise, not by a thousandth. */
@@ -59,6 +62,21 @@ class FilterCheck {
     this.#context = context;
   }
 
+  #isTooLarge(conditions: readonly JsonObject[]): boolean {
+    if (conditions.length > MAX_CONDITIONS) {
+      this.#add(`filters.groups cannot have more than ${MAX_CONDITIONS} conditions.`);
+      return true;
+    }
+    let filters = 0;
+    for (const condition of conditions) {
+      const properties = ownValue(condition, "properties");
+      if (Array.isArray(properties)) filters += properties.length;
+    }
+    if (filters <= MAX_FILTERS) return false;
+    this.#add(`A flag cannot have more than ${MAX_FILTERS} filters.`);
+    return true;
+  }
+
   all(filters: JsonObject): void {
     const version = ownValue(filters, "version") ?? null;
     if (version !== null && version !== 1)
@@ -67,6 +85,7 @@ class FilterCheck {
     this.#flag(filters, "feature_enrollment");
     this.#flag(filters, "early_exit");
     const conditions = this.#objects(filters, "groups", "filters");
+    if (this.#isTooLarge(conditions)) return;
     for (const [at, condition] of conditions.entries()) {
       this.#condition(condition, `filters.groups[${at}]`, aggregation);
     }
