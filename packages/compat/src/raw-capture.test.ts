@@ -391,6 +391,14 @@ describe("refusals", () => {
     await tooLarge("/batch/", JSON.stringify({ api_key: PROJECT_KEY, ...big(21) }));
     await tooLarge("/batch/", gzipSync(Buffer.alloc(60 * megabyte, " ")));
 
+    // The refusal arrives although the client is still sending: SDKs split a batch only when told to.
+    const body21 = JSON.stringify({ api_key: PROJECT_KEY, batch: [big(21)] });
+    for (let attempt = 0; attempt < 3; attempt++) {
+      const answer = await fetch(`${server.url}/batch/`, { method: "POST", body: body21 });
+      expect(answer.status).toBe(413);
+      expect(((await answer.json()) as Wire).detail).toMatch(/\d{2,}/);
+    }
+
     const [small, fits] = [event(), big(1.5)];
     const { status, body } = await postJson(server, "/batch/", {
       api_key: PROJECT_KEY,

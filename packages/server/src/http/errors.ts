@@ -95,6 +95,10 @@ export class Refusal extends Error {
 export function answerErrors(app: FastifyInstance): void {
   app.setErrorHandler((error: FastifyError | Refusal, request, reply) => {
     const refusal = error instanceof Refusal ? error : refusalOf(error, request);
+    // The framework would close the connection on a client that still sends, and most clients then
+    // report a broken pipe instead of this answer. What they send is read on and thrown away, within
+    // the time that every request has.
+    if (refusal?.code === "request_too_large") reply.removeHeader("connection");
     if (refusal) return sendRefusal(reply, refusal);
     request.log.error({ err: error }, "request failed");
     return reply.code(500).send({
