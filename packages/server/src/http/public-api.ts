@@ -14,7 +14,11 @@ export function publicApi(app: App, register: (app: App) => void): void {
       { parseAs: "buffer", bodyLimit: MAX_BODY_BYTES },
       (_request, body, done) => done(null, body),
     );
-    open.addHook("onRequest", async (request, reply) => allowOrigin(request, reply));
+    // Not async: every flag request would wait one more turn.
+    open.addHook("onRequest", (request, reply, done) => {
+      allowOrigin(request, reply);
+      done();
+    });
     open.addHook("onRoute", ({ url, method, schema }) => {
       if ([method].flat().includes("OPTIONS") || schema?.hide) return;
       if (open.hasRoute({ url, method: "OPTIONS" })) return;
