@@ -8,6 +8,7 @@ import { personUuid } from "../../persons/person-uuid.ts";
 import { decodeBoolean, decodeInstant, decodeJson } from "./codec.ts";
 import { inTurns } from "./in-turns.ts";
 import { lockPersons, PERSONS_CONSUMER } from "./person-lock.ts";
+import { releasesOf } from "./released-ids.ts";
 import { type LedgerChanges, type Merge, savePersonLedger } from "./save-person-ledger.ts";
 import type { Schema } from "./schema.ts";
 
@@ -150,8 +151,9 @@ async function loadLedger(
         .where("project_id", "=", projectId)
         .execute()
     : [];
+  let releases: ReadonlyMap<string, number> = new Map();
   const ledger = new PersonLedger({
-    uuidOf: (distinctId) => personUuid(projectId, distinctId),
+    uuidOf: (distinctId) => personUuid(projectId, distinctId, releases.get(distinctId)),
     continuityFlagKeys,
     groupTypes,
   });
@@ -164,6 +166,11 @@ async function loadLedger(
     linkedIds.add(update.link.otherId).add(update.distinctId);
   }
   const persons = await admitPersons(transaction, projectId, { ledger, distinctIds });
+  releases = await releasesOf(
+    transaction,
+    projectId,
+    [...distinctIds].filter((distinctId) => !persons.has(distinctId)),
+  );
   const linked = new Map<number, LedgerPerson>();
   for (const distinctId of linkedIds) {
     const person = persons.get(distinctId);

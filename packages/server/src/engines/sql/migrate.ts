@@ -2,6 +2,7 @@ import { type Migration, Migrator } from "kysely";
 import { accounts } from "./migrations/0001-accounts.ts";
 import { flags } from "./migrations/0002-flags.ts";
 import { persons } from "./migrations/0003-persons.ts";
+import { personsManagement } from "./migrations/0006-persons-management.ts";
 import type { SqlCapabilities, SqlDatabase } from "./sql-database.ts";
 
 /** A migration, written once for every engine. */
@@ -12,6 +13,7 @@ const MIGRATIONS: Readonly<Record<string, SqlMigration>> = {
   "0001-accounts": accounts,
   "0002-flags": flags,
   "0003-persons": persons,
+  "0006-persons-management": personsManagement,
 };
 
 /** Names of all steps, oldest first. */

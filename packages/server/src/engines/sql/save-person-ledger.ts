@@ -52,19 +52,27 @@ export async function savePersonLedger(
     }
   }
   const changed = living.filter((person) => person.stored !== null && person.isChanged);
-  for await (const some of inTurns(changed)) {
-    await transaction
-      .insertInto("persons")
-      .values(some.map((person) => ({ ...encodePerson(projectId, person), id: idOf(person) })))
-      .onConflict((conflict) =>
-        conflict.column("id").doUpdateSet((eb) => ({
-          properties: eb.ref("excluded.properties"),
-          property_times: eb.ref("excluded.property_times"),
-          created_at: eb.ref("excluded.created_at"),
-          is_identified: eb.ref("excluded.is_identified"),
-        })),
-      )
-      .execute();
+  // Most changes leave the time of creation alone: its index is then not written.
+  for (const [persons, columns] of [
+    [changed.filter(hasSameCreation), ["properties", "property_times", "is_identified"]],
+    [
+      changed.filter((person) => !hasSameCreation(person)),
+      ["properties", "property_times", "is_identified", "created_at"],
+    ],
+  ] as const) {
+    for await (const some of inTurns(persons)) {
+      await transaction
+        .insertInto("persons")
+        .values(some.map((person) => ({ ...encodePerson(projectId, person), id: idOf(person) })))
+        .onConflict((conflict) =>
+          conflict
+            .column("id")
+            .doUpdateSet((eb) =>
+              Object.fromEntries(columns.map((column) => [column, eb.ref(`excluded.${column}`)])),
+            ),
+        )
+        .execute();
+    }
   }
   const distinctIds = living.flatMap((person) =>
     person.newDistinctIds.map((distinctId) => ({
@@ -118,6 +126,10 @@ export async function savePersonLedger(
     distinctIds: distinctIds.map((row) => row.distinct_id),
     hasNewGroupTypes: ledger.newGroupTypes.length > 0,
   };
+}
+
+function hasSameCreation({ stored, createdAt }: LedgerPerson): boolean {
+  return stored?.createdAt.getTime() === createdAt.getTime();
 }
 
 function encodePerson(projectId: number, person: LedgerPerson) {

@@ -127,10 +127,27 @@ export interface Schema {
     from_uuid: string;
     into_uuid: string;
   };
+  /** How often an id lost its person by deletion or splitting: see `personUuid`. */
+  released_distinct_ids: {
+    project_id: number;
+    distinct_id: string;
+    times: number;
+  };
+  /** What stored events still have to follow of changes of persons: see `EventChange`. */
+  event_changes: {
+    id: Generated<number>;
+    project_id: number;
+    /** Log position up to which events have to be stored before. */
+    position: number;
+    change: string;
+  };
   group_types: {
     project_id: number;
     index: number;
     name: string;
+    /** How people call one group of the type, and several. */
+    name_singular: Generated<string | null>;
+    name_plural: Generated<string | null>;
   };
   groups: {
     project_id: number;
