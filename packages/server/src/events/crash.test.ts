@@ -69,7 +69,7 @@ describe("a process killed at random moments under load", () => {
     const missing = new Set(acknowledged);
     for (const number of stored) missing.delete(number);
     expect([...missing]).toEqual([]);
-    expect(await run.events.deadLetters(10)).toEqual([]);
+    expect(await run.events.deadLetters({ limit: 10 })).toEqual([]);
 
     for (let user = 0; user < IDS; user++) {
       const person = await run.persons.personByDistinctId(projectId, `user-${user}`);

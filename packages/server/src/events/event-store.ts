@@ -9,6 +9,20 @@ export interface EventRow {
   readonly personId: string;
   /** Group keys by index of the group type; shorter than five, or with `null`, where there is none. */
   readonly groupKeys: readonly (string | null)[];
+  /** Names of the transformations that changed it, in order. */
+  readonly changedBy: readonly string[];
+}
+
+/** An event that a step decided not to store. */
+export interface DroppedEvent {
+  readonly position: number;
+  readonly projectId: number;
+  readonly uuid: string;
+  /** Name of the step. */
+  readonly by: string;
+  readonly reason: string;
+  /** The time of storing unless given. */
+  readonly droppedAt?: Date;
 }
 
 /** From now on events of person `from` count as events of `into`. */
@@ -31,6 +45,7 @@ export interface DeadLetter {
 export interface EventBatch {
   readonly rows: readonly EventRow[];
   readonly merges: readonly PersonMerge[];
+  readonly drops: readonly DroppedEvent[];
   readonly deadLetters: readonly DeadLetter[];
   /** Position of the last entry of the run, stored or not. */
   readonly end: number;
@@ -84,6 +99,73 @@ export interface EventQuery extends EventFilter {
   readonly order: "newest-first" | "oldest-first";
 }
 
+/** Which dead letters, oldest first. */
+export interface DeadLetterQuery {
+  readonly projectId?: number;
+  /** A position, exclusive. */
+  readonly after?: number;
+  readonly limit: number;
+}
+
+/** What identifies an event: two with the same identity are the same event sent again. */
+export type EventIdentity = Pick<
+  CapturedEvent,
+  "uuid" | "event" | "distinctId" | "timestamp" | "properties"
+> &
+  Partial<Pick<CapturedEvent, "clientTimestamp">>;
+
+/**
+ * What a store knows of an event before it is sent to it. `duplicate`: the uuid is taken by this very
+ * event, or its `$insert_id` by another one. `conflict`: the uuid is taken by an event with another
+ * name, distinct id or time.
+ */
+export type Acquaintance = "new" | "duplicate" | "conflict";
+
+/** An event that came with the uuid of a stored one. */
+export interface Repetition {
+  readonly position: number;
+  readonly at: Date;
+  readonly outcome: "duplicate" | "conflict";
+}
+
+/** What became of an event. */
+export type EventReceipt =
+  | {
+      readonly outcome: "stored";
+      readonly position: number;
+      readonly storedAt: Date;
+      readonly changedBy: readonly string[];
+      /** The oldest of those that came later with its uuid; a bounded number. */
+      readonly duplicates: readonly Repetition[];
+      /** How many there were in all. */
+      readonly duplicateCount: number;
+      /** Why it was also kept as a dead letter; `null` when it was not. */
+      readonly setAsideBecause: string | null;
+    }
+  /** Not stored: an event with the same `$insert_id` was there first. */
+  | {
+      readonly outcome: "duplicate-of";
+      readonly position: number;
+      readonly at: Date;
+      /** Uuid of the first. */
+      readonly original: string;
+    }
+  | {
+      readonly outcome: "dropped";
+      readonly position: number;
+      readonly at: Date;
+      readonly by: string;
+      readonly reason: string;
+    }
+  | { readonly outcome: "dead-lettered"; readonly position: number; readonly reason: string };
+
+/** A distinct id whose events belong to another person. */
+export interface PersonMove {
+  readonly distinctId: string;
+  /** UUID of the person. */
+  readonly personId: string;
+}
+
 /** The queryable store of events. One writer at a time. */
 export interface EventStore {
   /**
@@ -92,9 +174,19 @@ export interface EventStore {
    * What lies at or below the stored position, and rows whose uuid the project already has (of
    * those in one batch the first wins), are left out: a batch may be repeated after any failure.
    * An empty batch that ends at the stored position changes nothing, but fails when nothing can be
-   * written now.
+   * written now. Drops, and rows left out because of their uuid, leave receipts in the same
+   * transaction.
    */
-  insert(batch: EventBatch): Promise<{ stored: number }>;
+  insert(batch: EventBatch): Promise<{ stored: number; duplicates: number }>;
+
+  /**
+   * What is known of events of one project, in order; cheap enough to ask for every captured event.
+   * Events that are on their way to the store are new.
+   */
+  known(projectId: number, events: readonly EventIdentity[]): Promise<readonly Acquaintance[]>;
+
+  /** What became of the events with a uuid; `undefined` when none reached the store. */
+  receipt(projectId: number, uuid: string): Promise<EventReceipt | undefined>;
 
   /** The position up to which everything is stored; 0 at first. */
   position(): Promise<number>;
@@ -112,8 +204,25 @@ export interface EventStore {
   /** How many events match; not by properties, since every text would have to be read. */
   count(filter: EventFilter): Promise<number>;
 
-  /** Oldest first. */
-  deadLetters(limit: number): Promise<readonly DeadLetter[]>;
+  /** Which of some projects have any event. */
+  hasEvents(projectIds: readonly number[]): Promise<ReadonlySet<number>>;
+
+  deadLetters(query: DeadLetterQuery): Promise<readonly DeadLetter[]>;
+
+  /** The dead letter at a position, where there is one. */
+  deadLetter(position: number): Promise<DeadLetter | undefined>;
+
+  /** Forgets dead letters; their uuids are free unless their events are stored. */
+  removeDeadLetters(positions: readonly number[]): Promise<void>;
+
+  /**
+   * Deletes the events of persons, and of those merged into them, that were received before now: also
+   * those that reach the store later. Their uuids stay taken.
+   */
+  deleteEventsOf(projectId: number, personIds: readonly string[]): Promise<void>;
+
+  /** Gives the events of distinct ids to other persons: those received before now, stored or not yet. */
+  reassign(projectId: number, moves: readonly PersonMove[]): Promise<void>;
 
   close(): Promise<void>;
 }

@@ -64,11 +64,12 @@ async function openEventsApi() {
       event,
       personId: outcomes[index]?.personId ?? "",
       groupKeys: [],
+      changedBy: [],
     }));
     const merges = outcomes.flatMap(({ position, merged }, index) =>
       merged ? [{ position, projectId: entries[index]?.event.projectId ?? 0, ...merged }] : [],
     );
-    await events.insert({ rows, merges, deadLetters: [], end });
+    await events.insert({ rows, merges, drops: [], deadLetters: [], end });
   }
   const { signal } = new AbortController();
 

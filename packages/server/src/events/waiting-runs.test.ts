@@ -10,8 +10,9 @@ function run(after: number, end: number, deadLetters: PreparedRun["deadLetters"]
     event: sampleEvent(),
     personId: crypto.randomUUID(),
     groupKeys: [],
+    changedBy: [],
   }));
-  return { after, rows, merges: [], deadLetters, end };
+  return { after, rows, merges: [], drops: [], deadLetters, end };
 }
 
 describe("WaitingRuns", () => {

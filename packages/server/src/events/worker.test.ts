@@ -17,7 +17,7 @@ describe("the worker", () => {
     return page.events.map(({ event }) => event);
   }
   async function lettersIn(events: EventStore, projectId: number) {
-    const letters = await events.deadLetters(1000);
+    const letters = await events.deadLetters({ limit: 1000 });
     return letters.filter(({ event }) => event.projectId === projectId);
   }
   const at = (second: number) => new Date(Date.UTC(2024, 0, 1, 0, 0, second));

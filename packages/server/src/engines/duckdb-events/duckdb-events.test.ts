@@ -36,6 +36,7 @@ describe("openDuckDbEvents", () => {
     const batch = (position: number) => ({
       rows: [sampleRow(position, { uuid })],
       merges: [],
+      drops: [],
       deadLetters: [],
       end: position,
     });
@@ -44,7 +45,7 @@ describe("openDuckDbEvents", () => {
     await first.close();
     for (const suffix of ["", "-wal", "-shm"]) rmSync(`${path}.uuids${suffix}`, { force: true });
     const second = await openDuckDbEvents(path);
-    expect(await second.insert(batch(2))).toEqual({ stored: 0 });
+    expect(await second.insert(batch(2))).toMatchObject({ stored: 0 });
     await second.close();
     remove();
   });
@@ -55,7 +56,7 @@ describe("openDuckDbEvents within bounds", () => {
     const rows = Array.from({ length: count }, (_, index) =>
       sampleRow(index + 1, { properties: { index } }),
     );
-    await store.insert({ rows, merges: [], deadLetters: [], end: count });
+    await store.insert({ rows, merges: [], drops: [], deadLetters: [], end: count });
   };
   const everything = { projectId: 1, limit: 1000, offset: 0, order: "newest-first" } as const;
 
@@ -66,9 +67,9 @@ describe("openDuckDbEvents within bounds", () => {
     const rows = Array.from({ length: 40 }, (_, index) =>
       sampleRow(index + 1, { properties: { text, index } }),
     );
-    expect(await store.insert({ rows, merges: [], deadLetters: [], end: 40 })).toEqual({
-      stored: 40,
-    });
+    expect(
+      await store.insert({ rows, merges: [], drops: [], deadLetters: [], end: 40 }),
+    ).toMatchObject({ stored: 40 });
     const seen: unknown[] = [];
     for (let hasMore = true; hasMore; ) {
       const page = await store.events({ ...everything, offset: seen.length });
@@ -108,7 +109,7 @@ describe("openDuckDbEvents within bounds", () => {
     const rows = Array.from({ length: 12_000 }, (_, index) =>
       sampleRow(index + 1, { properties: index % 4000 === 0 ? { rare: index } : { index } }),
     );
-    await store.insert({ rows, merges: [], deadLetters: [], end: rows.length });
+    await store.insert({ rows, merges: [], drops: [], deadLetters: [], end: rows.length });
     const rare = { requiredNames: ["rare"], matches: (properties: object) => "rare" in properties };
     const found = async (query: object) =>
       (await store.events({ ...everything, properties: rare, ...query })).events.map(
@@ -184,13 +185,13 @@ describe("openDuckDbFile", () => {
     const good = sampleRow(1);
     const bad = { ...sampleRow(2), personId: "no uuid" };
     await expect(
-      store.insert({ rows: [good, bad], merges: [], deadLetters: [], end: 2 }),
+      store.insert({ rows: [good, bad], merges: [], drops: [], deadLetters: [], end: 2 }),
     ).rejects.toThrow();
     expect(await store.position()).toBe(0);
     expect(await store.count({ projectId: 1 })).toBe(0);
-    expect(await store.insert({ rows: [good], merges: [], deadLetters: [], end: 2 })).toEqual({
-      stored: 1,
-    });
+    expect(
+      await store.insert({ rows: [good], merges: [], drops: [], deadLetters: [], end: 2 }),
+    ).toMatchObject({ stored: 1 });
     await store.close();
     remove();
   });

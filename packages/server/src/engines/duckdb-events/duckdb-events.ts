@@ -6,12 +6,24 @@ import {
   type EventStore,
   QueryTooLong,
 } from "../../events/event-store.ts";
-import { createDeadLetterTable, readDeadLetters, saveDeadLetters } from "./dead-letters.ts";
+import {
+  createDeadLetterTable,
+  readDeadLetters,
+  removeDeadLetters,
+  saveDeadLetters,
+} from "./dead-letters.ts";
 import { openDuckDbFile } from "./duckdb-file.ts";
 import { appendRows, createEventTable, type TextRow } from "./event-rows.ts";
-import { countEvents, findEvents } from "./find-events.ts";
+import { countEvents, findEvents, projectsWithEvents } from "./find-events.ts";
 import { createTextTables } from "./long-texts.ts";
+import {
+  createPersonChangeTables,
+  deleteEvents,
+  moveEvents,
+  readPersonChanges,
+} from "./person-changes.ts";
 import { createMergeTables, saveMerges } from "./person-merges.ts";
+import { appendReceipts, createReceiptTable, type ReceiptRow, readReceipt } from "./receipts.ts";
 import { openUuidIndex, type UuidIndex } from "./uuid-index.ts";
 
 export interface DuckDbEventsOptions {
@@ -23,6 +35,7 @@ export interface DuckDbEventsOptions {
   readonly threads?: number;
   /** Longest that reading may take; 10 s unless given. */
   readonly readLimitMs?: number;
+  readonly now?: () => Date;
 }
 
 /** A commit needs a multiple of what it stores in memory: larger batches become several. */
@@ -54,7 +67,9 @@ export async function openDuckDbEvents(
     prepare: createTables,
     maxReaders: MAX_READERS,
   });
+  const now = options.now ?? (() => new Date());
   let stored = await file.read(readPosition);
+  let personChanges = await file.read(readPersonChanges);
   const uuids = await openUuidIndex(`${path}.uuids`);
   await file.read((connection) => catchUp(uuids, connection));
 
@@ -62,15 +77,19 @@ export async function openDuckDbEvents(
   let hasFailed = false;
   const waiters = new Set<{ readonly position: number; readonly resolve: () => void }>();
 
-  /** The rows whose uuid is theirs, with their texts. */
-  async function claimUuids(rows: readonly EventRow[]): Promise<readonly TextRow[]> {
-    if (rows.length === 0) return [];
+  /** The rows whose uuid is theirs, with their texts, and those that come again. */
+  async function claimUuids(rows: readonly EventRow[]) {
+    if (rows.length === 0) return { kept: [], repeated: [] };
     const won = await uuids.claim(
       rows.map(({ position, event: { projectId, uuid } }) => ({ projectId, uuid, position })),
     );
-    return rows
-      .filter((_, index) => won[index] === 1)
-      .map((row) => ({ ...row, text: JSON.stringify(row.event.properties) }));
+    const kept: TextRow[] = [];
+    for (const [index, row] of rows.entries()) {
+      const personId = personChanges.personOf(row);
+      if (won[index] !== 1 || personId === undefined) continue;
+      kept.push({ ...row, personId, text: JSON.stringify(row.event.properties) });
+    }
+    return { kept, repeated: rows.filter((_, index) => won[index] !== 1) };
   }
 
   function moveTo(position: number): void {
@@ -78,13 +97,28 @@ export async function openDuckDbEvents(
     for (const waiter of waiters) if (waiter.position <= stored) waiter.resolve();
   }
 
-  async function insert({ rows, merges, deadLetters, end }: EventBatch): Promise<number> {
+  async function insert({ rows, merges, drops, deadLetters, end }: EventBatch) {
     // What failed may be stored all the same: its commit was, and what followed went wrong.
     if (hasFailed) moveTo(await file.read(readPosition));
     hasFailed = false;
-    if (end <= stored) return 0;
+    if (end <= stored) return { stored: 0, duplicates: 0 };
     const isNew = ({ position }: { position: number }) => position > stored;
-    const kept = await claimUuids(rows.filter(isNew));
+    const { kept, repeated } = await claimUuids(rows.filter(isNew));
+    const at = now();
+    const receipts: readonly ReceiptRow[] = [
+      ...repeated.map(({ position, event: { projectId, uuid } }) => ({
+        position,
+        projectId,
+        uuid,
+        outcome: "duplicate" as const,
+        at,
+      })),
+      ...drops.filter(isNew).map(({ droppedAt, ...drop }) => ({
+        ...drop,
+        outcome: "dropped" as const,
+        at: droppedAt ?? at,
+      })),
+    ];
     const letters = deadLetters
       .filter(isNew)
       .map((letter) => ({ ...letter, text: encodeEvent(letter.event) }));
@@ -92,14 +126,29 @@ export async function openDuckDbEvents(
       const after = stored;
       const isInPart = ({ position }: { position: number }) => position > after && position <= upTo;
       await file.write(async (writer) => {
-        await appendRows(writer, kept.filter(isInPart));
+        await appendRows(writer, kept.filter(isInPart), at);
+        await appendReceipts(writer, receipts.filter(isInPart));
         await saveMerges(writer, merges.filter(isInPart));
         await saveDeadLetters(writer, letters.filter(isInPart));
         await writer.run("update consumer set position = $1::bigint", [String(upTo)]);
       });
       moveTo(upTo);
     }
-    return kept.length;
+    return { stored: kept.length, duplicates: repeated.length };
+  }
+
+  async function changePersons(change: (writer: DuckDBConnection) => Promise<void>): Promise<void> {
+    await afterOthers(async () => {
+      await file.write(change);
+      personChanges = await file.read(readPersonChanges);
+    });
+  }
+
+  /** Runs work that changes what is stored, one at a time. */
+  function afterOthers<Result>(work: () => Promise<Result>): Promise<Result> {
+    const run = inserting.then(work);
+    inserting = run.catch(() => {});
+    return run;
   }
 
   /** Runs queries within the time that reading may take. */
@@ -136,13 +185,13 @@ export async function openDuckDbEvents(
   }
 
   return {
-    async insert(batch) {
-      const run = inserting.then(() => insert(batch));
-      inserting = run.catch(() => {
-        hasFailed = true;
-      });
-      return { stored: await run };
-    },
+    insert: (batch) =>
+      afterOthers(() =>
+        insert(batch).catch((error: unknown) => {
+          hasFailed = true;
+          throw error;
+        }),
+      ),
 
     async position() {
       return stored;
@@ -174,7 +223,37 @@ export async function openDuckDbEvents(
       return read((connection) => countEvents(connection, search));
     },
 
-    deadLetters: (limit) => read((connection) => readDeadLetters(connection, limit)),
+    async known(projectId, events) {
+      return Promise.all(
+        events.map(async ({ uuid }) =>
+          (await uuids.find(projectId, uuid)) === undefined ? "new" : "duplicate",
+        ),
+      );
+    },
+
+    async receipt(projectId, uuid) {
+      const position = await uuids.find(projectId, uuid);
+      return read((connection) => readReceipt(connection, { projectId, uuid, position }));
+    },
+
+    hasEvents: (projectIds) => read((connection) => projectsWithEvents(connection, projectIds)),
+
+    deadLetters: (query) => read((connection) => readDeadLetters(connection, query)),
+
+    async deadLetter(position) {
+      const letters = await read((connection) =>
+        readDeadLetters(connection, { position, limit: 1 }),
+      );
+      return letters[0];
+    },
+
+    removeDeadLetters: (positions) => file.write((writer) => removeDeadLetters(writer, positions)),
+
+    deleteEventsOf: (projectId, personIds) =>
+      changePersons((writer) => deleteEvents(writer, { projectId, personIds, before: now() })),
+
+    reassign: (projectId, moves) =>
+      changePersons((writer) => moveEvents(writer, { projectId, moves, before: now() })),
 
     async close() {
       await inserting;
@@ -189,6 +268,8 @@ async function createTables(connection: DuckDBConnection): Promise<void> {
   await createMergeTables(connection);
   await createTextTables(connection);
   await createDeadLetterTable(connection);
+  await createReceiptTable(connection);
+  await createPersonChangeTables(connection);
   await connection.run("create table if not exists consumer (position bigint not null)");
   await connection.run("insert into consumer select 0 where not exists (from consumer)");
 }

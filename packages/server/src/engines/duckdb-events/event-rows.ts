@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { DuckDBAppender, DuckDBConnection } from "@duckdb/node-api";
-import { type Json, ownValue } from "@hedgerow/core/json";
+import { type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
 import type { EventRow } from "../../events/event-store.ts";
 import { timestampOf, uuidValueOf } from "./duckdb-values.ts";
 import { appendLongTexts, CHARS_PER_FLUSH, isLongText } from "./long-texts.ts";
@@ -28,6 +28,14 @@ const COLUMNS = [
   "group_3 varchar",
   "group_4 varchar",
 ];
+/** Columns that came later; they follow the others in this order. */
+const LATER_COLUMNS = [
+  // What a client gave as `$insert_id`.
+  "insert_id varchar",
+  // A JSON list of names; absent where no transformation changed the event.
+  "changed_by varchar",
+  "stored_at timestamp",
+];
 const GROUP_COLUMNS = 5;
 
 /** Rows appended without letting other work run in between: a few milliseconds. */
@@ -38,6 +46,9 @@ const MAX_COLUMN_CHARS = 1000;
 /** The table of events, where it is missing. */
 export async function createEventTable(connection: DuckDBConnection): Promise<void> {
   await connection.run(`create table if not exists events (${COLUMNS.join(", ")})`);
+  for (const column of LATER_COLUMNS) {
+    await connection.run(`alter table events add column if not exists ${column}`);
+  }
 }
 
 /** A row with its properties as the text that is stored. */
@@ -49,6 +60,7 @@ export interface TextRow extends EventRow {
 export async function appendRows(
   connection: DuckDBConnection,
   rows: readonly TextRow[],
+  storedAt: Date,
 ): Promise<void> {
   if (rows.length === 0) return;
   const appender = await connection.createAppender("events");
@@ -56,7 +68,7 @@ export async function appendRows(
   try {
     for (const [index, row] of rows.entries()) {
       if (index > 0 && index % ROWS_PER_TURN === 0) await nextTurn();
-      appendRow(appender, row);
+      appendRow(appender, row, storedAt);
       chars += row.text.length;
       if (chars < CHARS_PER_FLUSH) continue;
       appender.flushSync();
@@ -73,7 +85,7 @@ export async function appendRows(
   );
 }
 
-function appendRow(appender: DuckDBAppender, row: TextRow): void {
+function appendRow(appender: DuckDBAppender, row: TextRow, storedAt: Date): void {
   const { position, event, personId, groupKeys, text } = row;
   const { properties } = event;
   appender.appendInteger(event.projectId);
@@ -94,7 +106,21 @@ function appendRow(appender: DuckDBAppender, row: TextRow): void {
   for (let group = 0; group < GROUP_COLUMNS; group++) {
     appendText(appender, columnText(groupKeys[group]));
   }
+  appendText(appender, insertIdOf(properties));
+  appendText(appender, row.changedBy.length === 0 ? null : JSON.stringify(row.changedBy));
+  appender.appendTimestamp(timestampOf(storedAt));
   appender.endRow();
+}
+
+/** Longer ids identify nothing. */
+const MAX_INSERT_ID_CHARS = 200;
+
+/** An event's `$insert_id`, which two sendings of one event have in common. */
+export function insertIdOf(properties: JsonObject): string | null {
+  const id = ownValue(properties, "$insert_id");
+  if (typeof id === "number") return String(id);
+  if (typeof id !== "string" || id === "" || id.length > MAX_INSERT_ID_CHARS) return null;
+  return id;
 }
 
 function appendText(appender: DuckDBAppender, text: string | null): void {

@@ -167,6 +167,18 @@ export async function countEvents(connection: DuckDBConnection, filter: Filter):
   return Number(result.getRows()[0]?.[0] ?? 0);
 }
 
+/** Which of some projects have any event. */
+export async function projectsWithEvents(
+  connection: DuckDBConnection,
+  projectIds: readonly number[],
+): Promise<ReadonlySet<number>> {
+  const result = await connection.runAndReadAll(
+    "select distinct project_id from events where list_contains($1::integer[], project_id)",
+    [JSON.stringify(projectIds)],
+  );
+  return new Set((result.getRows() as [number][]).map(([id]) => id));
+}
+
 function conditionsOf(filter: Filter, bind: (value: DuckDBValue) => string): string[] {
   const conditions = [`e.project_id = ${bind(filter.projectId)}`];
   if (filter.position !== undefined) conditions.push(`e.position = ${filter.position}`);
