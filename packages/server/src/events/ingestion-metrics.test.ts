@@ -1,5 +1,6 @@
 import { Registry } from "prom-client";
 import { expect, it } from "vitest";
+import { sampleEvent } from "./event-log.contract.ts";
 import { countPreparations, showPositions } from "./ingestion-metrics.ts";
 
 it("[PI-52] shows the positions of every stage and counts what was not stored as sent", async () => {
@@ -9,7 +10,7 @@ it("[PI-52] shows the positions of every stage and counts what was not stored as
   observer.dropped(3);
   observer.setAside();
   observer.setAside();
-  observer.warned("invalid_group");
+  observer.warned("invalid_group", sampleEvent());
   const lines = (await registry.metrics()).split("\n");
   expect(lines).toEqual(
     expect.arrayContaining([

@@ -91,6 +91,7 @@ export function temporaryPipeline(folder = mkdtempSync(join(tmpdir(), "hedgerow-
       ...(around.log && { log: around.log(real.log) }),
       ...(around.geoIp && { geoIp: around.geoIp(real.geoIp) }),
       ...(around.steps && { steps: around.steps(real.steps) ?? [] }),
+      ...(around.onStored && { onStored: around.onStored(real.onStored) ?? (() => {}) }),
     };
     worker = await startWorker(deps);
     return {

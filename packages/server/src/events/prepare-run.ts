@@ -1,6 +1,6 @@
 import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
 import type { PersonOutcome, PersonStore } from "../persons/person-store.ts";
-import type { DeadLetter, EventBatch, EventRow, PersonMerge } from "./event-store.ts";
+import type { DeadLetter, DroppedEvent, EventBatch, EventRow, PersonMerge } from "./event-store.ts";
 import { createGroupKeys } from "./group-keys.ts";
 import { runSteps, type Step } from "./steps/step.ts";
 
@@ -9,7 +9,7 @@ export interface PreparationObserver {
   dropped(count: number): void;
   setAside(): void;
   /** Something about an event's person or group that its sender should know. */
-  warned(warning: string): void;
+  warned(warning: string, event: CapturedEvent): void;
 }
 
 export interface PreparationDeps {
@@ -31,10 +31,14 @@ export interface PreparedRun extends EventBatch {
   readonly after: number;
 }
 
+interface KeptEvent extends LoggedEvent {
+  readonly changedBy: readonly string[];
+}
+
 /** A run after the steps. */
 interface StepResults {
-  readonly kept: readonly LoggedEvent[];
-  readonly dropped: number;
+  readonly kept: readonly KeptEvent[];
+  readonly drops: readonly DroppedEvent[];
   readonly deadLetters: readonly DeadLetter[];
 }
 
@@ -60,49 +64,53 @@ export function createRunPreparation({
   const groupKeysOf = createGroupKeys((projectId) => persons.groupTypes(projectId));
 
   async function runThroughSteps(entries: readonly LoggedEvent[]): Promise<StepResults> {
-    const kept: LoggedEvent[] = [];
+    const kept: KeptEvent[] = [];
     const deadLetters: DeadLetter[] = [];
-    let dropped = 0;
+    const drops: DroppedEvent[] = [];
     for (const entry of entries) {
-      const outcome = await runSteps(steps, entry.event);
+      const { position } = entry;
+      const running = runSteps(steps, entry.event);
+      const outcome = running instanceof Promise ? await running : running;
       switch (outcome.kind) {
         case "keep":
-          kept.push({ position: entry.position, event: outcome.event });
+          kept.push({ position, event: outcome.event, changedBy: outcome.changedBy });
           break;
-        case "drop":
-          dropped++;
+        case "drop": {
+          const { projectId, uuid } = entry.event;
+          drops.push({ position, projectId, uuid, by: outcome.by, reason: outcome.reason });
           break;
+        }
         case "dead-letter":
           deadLetters.push({ ...entry, reason: outcome.reason });
       }
     }
-    return { kept, dropped, deadLetters };
+    return { kept, drops, deadLetters };
   }
 
   async function complete(
     { after, entries }: LogRun,
-    { kept, dropped, deadLetters }: StepResults,
+    { kept, drops, deadLetters }: StepResults,
     outcomes: readonly PersonOutcome[],
   ): Promise<PreparedRun> {
     const groupKeys = await groupKeysOf(kept.map(({ event }) => event));
     const rows: EventRow[] = [];
     const merges: PersonMerge[] = [];
-    for (const [index, { position, event }] of kept.entries()) {
+    for (const [index, { position, event, changedBy }] of kept.entries()) {
       const outcome = outcomes[index];
       if (outcome?.position !== position) throw new Error("a person outcome is missing");
       const { personId, merged, warnings } = outcome;
-      rows.push({ position, event, personId, groupKeys: groupKeys[index] ?? [] });
+      rows.push({ position, event, personId, groupKeys: groupKeys[index] ?? [], changedBy });
       if (merged) merges.push({ position, projectId: event.projectId, ...merged });
-      for (const warning of warnings) observer.warned(warning);
+      for (const warning of warnings) observer.warned(warning, event);
     }
     // Told here, where nothing can fail any more: what fails is tried again.
-    observer.dropped(dropped);
+    observer.dropped(drops.length);
     for (const { position, event, reason } of deadLetters) {
       const { uuid, projectId } = event;
       logger.error({ position, uuid, projectId, reason }, "an event was set aside");
       observer.setAside();
     }
-    return { after, rows, merges, deadLetters, end: entries.at(-1)?.position ?? after };
+    return { after, rows, merges, drops, deadLetters, end: entries.at(-1)?.position ?? after };
   }
 
   async function prepare(run: LogRun): Promise<PreparedRun> {
@@ -126,7 +134,7 @@ export function createRunPreparation({
     }
     const outcomes = await persons.applyEvents(harmless);
     const reason = `its person changes failed: ${fault instanceof Error ? fault.message : fault}`;
-    const letters = results.kept.map((entry) => ({ ...entry, reason }));
+    const letters = results.kept.map(({ position, event }) => ({ position, event, reason }));
     const deadLetters = [...results.deadLetters, ...letters];
     return complete(run, { ...results, deadLetters }, outcomes);
   }

@@ -1,4 +1,4 @@
-import type { EventBatch, EventStore } from "./event-store.ts";
+import type { EventBatch, EventRow, EventStore } from "./event-store.ts";
 import type { PreparationObserver } from "./prepare-run.ts";
 
 export interface StoringDeps {
@@ -10,32 +10,33 @@ export interface StoringDeps {
 /**
  * Inserts a batch of which some row fails again and again: cut in halves down to the row at fault
  * (it fails before and after the store is seen to work), which becomes a dead letter. Throws when
- * the store takes nothing.
+ * the store takes nothing. Resolves with the rows that are stored.
  * @param after the position the store has reached
  */
 export async function insertAroundFaults(
   deps: StoringDeps,
   after: number,
   batch: EventBatch,
-): Promise<void> {
+): Promise<readonly EventRow[]> {
   const { events } = deps;
   try {
     await events.insert(batch);
-    return;
+    return batch.rows;
   } catch (fault) {
     if (batch.rows.length === 0) throw fault;
   }
   if (batch.rows.length > 1) {
     const [before, rest] = halves(batch);
-    await insertAroundFaults(deps, after, before);
-    await insertAroundFaults(deps, before.end, rest);
-    return;
+    const stored = await insertAroundFaults(deps, after, before);
+    return [...stored, ...(await insertAroundFaults(deps, before.end, rest))];
   }
-  await events.insert({ rows: [], merges: [], deadLetters: [], end: after });
+  await events.insert({ rows: [], merges: [], drops: [], deadLetters: [], end: after });
   try {
     await events.insert(batch);
+    return batch.rows;
   } catch (fault) {
     await insertWithoutRow(deps, batch, fault);
+    return [];
   }
 }
 
@@ -59,6 +60,7 @@ function halves(batch: EventBatch): readonly [EventBatch, EventBatch] {
   const part = (belongs: (one: { position: number }) => boolean, end: number): EventBatch => ({
     rows: batch.rows.filter(belongs),
     merges: batch.merges.filter(belongs),
+    drops: batch.drops.filter(belongs),
     deadLetters: batch.deadLetters.filter(belongs),
     end,
   });

@@ -45,6 +45,7 @@ export function createWaitingRuns({ maxRows = MAX_ROWS, maxChars = MAX_CHARS } =
       return {
         rows: gathered.flatMap((run) => run.rows),
         merges: gathered.flatMap((run) => run.merges),
+        drops: gathered.flatMap((run) => run.drops),
         deadLetters: gathered.flatMap((run) => run.deadLetters),
         end,
       };

@@ -231,6 +231,47 @@ describe("the worker", () => {
     expect(run.counts).toMatchObject({ dropped: 1, setAside: 2 });
   });
 
+  it("[PI-44] tells which steps changed or dropped an event, and what was stored", async () => {
+    const told: string[] = [];
+    const run = await pipeline.start({
+      geoIp: () => ({ lookup: () => ({ $geoip_country_code: "NZ" }) }),
+      steps: () => [
+        {
+          name: "first",
+          run: (event) =>
+            event.event === "a" ? { kind: "keep", event: { ...event } } : { kind: "keep", event },
+        },
+        {
+          name: "second",
+          run: async (event) =>
+            event.event === "spam"
+              ? { kind: "drop", reason: "unwanted" }
+              : { kind: "keep", event: event.event === "b" ? event : { ...event } },
+        },
+      ],
+      onStored: () => (rows) => {
+        for (const { event, changedBy } of rows) told.push(`${event.event}: ${changedBy.join()}`);
+        throw new Error("whoever is told may fail");
+      },
+    });
+    const projectId = await run.newProject();
+    const events = ["a", "b", "c", "spam"].map((event) =>
+      sampleEvent({ projectId, event, properties: { $ip: "203.0.113.9" } }),
+    );
+    await run.append(events);
+    await run.settle();
+    await expect.poll(() => told).toEqual(["a: first,second", "b: ", "c: second"]);
+    const receipts = await Promise.all(
+      events.map(({ uuid }) => run.events.receipt(projectId, uuid)),
+    );
+    expect(receipts).toMatchObject([
+      { outcome: "stored", changedBy: ["first", "second"] },
+      { outcome: "stored", changedBy: [] },
+      { outcome: "stored", changedBy: ["second"] },
+      { outcome: "dropped", by: "second", reason: "unwanted" },
+    ]);
+  });
+
   it("[PI-45] adds the place of an address, unless told not to or told better", async () => {
     const place = { $geoip_country_code: "NZ", $geoip_city_name: "Nelson" };
     const run = await pipeline.start({

@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { GeoIp } from "../persons/geo-ip.ts";
 import type { PersonStore } from "../persons/person-store.ts";
 import type { EventLog } from "./event-log.ts";
-import type { EventBatch, EventStore } from "./event-store.ts";
+import type { EventBatch, EventRow, EventStore } from "./event-store.ts";
 import type { PendingPersons } from "./pending-persons.ts";
 import { createRunPreparation, type PreparationObserver } from "./prepare-run.ts";
 import { addGeoProperties } from "./steps/add-geo-properties.ts";
@@ -18,6 +18,11 @@ export interface WorkerDeps {
   readonly pendingPersons: Pick<PendingPersons, "applied" | "catchUpTo">;
   readonly logger: { error(fields: object, message: string): void };
   readonly observer: PreparationObserver;
+  /**
+   * Told of rows once they are stored. May be told of the same rows again after a crash. What it
+   * throws is logged and changes nothing.
+   */
+  readonly onStored?: (rows: readonly EventRow[]) => void;
   /** Steps after the built-in ones, in order. */
   readonly steps?: readonly Step[];
   readonly timing?: Partial<WorkerTiming>;
@@ -143,14 +148,30 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
     const startedAt = performance.now();
     const batch = waiting.take(storePosition) ?? (await prepareAgain());
     if (!batch) return;
-    if (failures < PATIENCE) await events.insert(batch);
-    else await insertAroundFaults({ events, logger, observer }, storePosition, batch);
+    const stored = await insert(batch, failures);
     storePosition = batch.end;
+    tellOf(stored);
     waiting.forget(storePosition);
     await log.release(Math.min(storePosition, personsPosition));
     changed();
     const isBehind = personsPosition - storePosition >= RUN_LENGTH;
     if (!isBehind) await pause(timing.storeEveryMs - (performance.now() - startedAt));
+  }
+
+  async function insert(batch: EventBatch, failures: number): Promise<readonly EventRow[]> {
+    if (failures >= PATIENCE) {
+      return insertAroundFaults({ events, logger, observer }, storePosition, batch);
+    }
+    await events.insert(batch);
+    return batch.rows;
+  }
+
+  function tellOf(stored: readonly EventRow[]): void {
+    try {
+      if (stored.length > 0) deps.onStored?.(stored);
+    } catch (error) {
+      logger.error({ err: error }, "somebody could not be told of stored events");
+    }
   }
 
   /** What the person stage has passed and memory has not kept: read once more, changing nobody. */
@@ -162,7 +183,7 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
     if (stop.signal.aborted) return undefined;
     const passed = entries.filter(({ position }) => position <= upTo);
     // The log may have lost what it is asked for; what was passed counts as done then.
-    if (passed.length === 0) return { rows: [], merges: [], deadLetters: [], end: upTo };
+    if (passed.length === 0) return { rows: [], merges: [], drops: [], deadLetters: [], end: upTo };
     return again.prepare({ after, entries: passed });
   }
 

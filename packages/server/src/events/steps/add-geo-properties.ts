@@ -10,6 +10,7 @@ import type { Step, StepOutcome } from "./step.ts";
 export function addGeoProperties(geoIp: GeoIp): Step {
   return {
     name: "add geo properties",
+    isBuiltIn: true,
     run(event) {
       const address = ownValue(event.properties, "$ip");
       const isDisabled = ownValue(event.properties, "$geoip_disable") === true;
