@@ -271,7 +271,8 @@ async function admitGroups(
   }
 }
 
-function decodeSheet(row: { properties: string; property_times: string }): PropertySheet {
+/** A person's or group's properties as they are stored. */
+export function decodeSheet(row: { properties: string; property_times: string }): PropertySheet {
   return new PropertySheet(
     {
       properties: decodeJson(row.properties),

@@ -1,3 +1,4 @@
+import { encodeJson as encodeExactly, parseExactJson } from "@hedgerow/core/exact-json";
 import type { JsonObject } from "@hedgerow/core/json";
 
 /**
@@ -10,5 +11,5 @@ export const decodeBoolean = (value: number): boolean => value !== 0;
 export const encodeInstant = (value: Date): number => value.getTime();
 export const decodeInstant = (value: number): Date => new Date(value);
 
-export const encodeJson = (value: unknown): string => JSON.stringify(value);
-export const decodeJson = <T = JsonObject>(text: string): T => JSON.parse(text) as T;
+export const encodeJson = (value: unknown): string => encodeExactly(value);
+export const decodeJson = <T = JsonObject>(text: string): T => parseExactJson(text) as T;

@@ -5,6 +5,14 @@ import { type Expression, type SqlBool, sql } from "kysely";
  * folds the case of ASCII letters only: others are found as they are written.
  */
 export function containsText(column: Expression<string>, text: string): Expression<SqlBool> {
-  const pattern = `%${text.replace(/[\\%_]/g, "\\$&")}%`;
-  return sql<SqlBool>`lower(${column}) like lower(${pattern}) escape '\\'`;
+  return sql<SqlBool>`lower(${column}) like lower(${patternOf(text)}) escape '\\'`;
+}
+
+/** Whether a text column contains a text as it is written; SQLite folds the case of ASCII letters. */
+export function likeText(column: Expression<string>, text: string): Expression<SqlBool> {
+  return sql<SqlBool>`${column} like ${patternOf(text)} escape '\\'`;
+}
+
+function patternOf(text: string): string {
+  return `%${text.replace(/[\\%_]/g, "\\$&")}%`;
 }

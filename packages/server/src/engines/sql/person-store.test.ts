@@ -29,7 +29,7 @@ async function openFixture(open: OpenDatabase): Promise<PersonStoreFixture> {
       onGroupTypeAdded: (projectId) => groupTypeNotices.push(projectId),
       reportFault: () => {},
     });
-  const { newProject } = await projectsAndUsers(database);
+  const { newProject, newStaticCohort } = await projectsAndUsers(database);
   const store = newStore();
   return {
     store,
@@ -48,27 +48,7 @@ async function openFixture(open: OpenDatabase): Promise<PersonStoreFixture> {
         .executeTakeFirst();
       return row?.revision ?? 0;
     },
-    async newStaticCohort(projectId, personIds) {
-      const { id } = await database.writes
-        .insertInto("cohorts")
-        .values({
-          project_id: projectId,
-          name: "some",
-          description: "",
-          is_static: 1,
-          filters: "{}",
-          deleted: 0,
-          created_at: 0,
-          changed_revision: 0,
-        })
-        .returning("id")
-        .executeTakeFirstOrThrow();
-      await database.writes
-        .insertInto("cohort_members")
-        .values(personIds.map((personId) => ({ cohort_id: id, person_id: personId })))
-        .execute();
-      return id;
-    },
+    newStaticCohort,
     breakStore: async () => {
       await database.writes.schema.dropTable("person_distinct_ids").execute();
       await database.writes.schema.dropTable("groups").execute();

@@ -4,7 +4,7 @@ import type { Transaction } from "kysely";
 import type { PersonStore } from "../../persons/person-store.ts";
 import { applyToPersons } from "./apply-to-persons.ts";
 import { decodeBoolean, decodeInstant, decodeJson } from "./codec.ts";
-import { createPlainFacts, createRememberingFacts } from "./facts-reader.ts";
+import { createPlainFacts, createRememberingFacts, type FactsReader } from "./facts-reader.ts";
 import { inTurns } from "./in-turns.ts";
 import { asksForPerson } from "./person-facts.ts";
 import { lockPersons, PERSONS_CONSUMER } from "./person-lock.ts";
@@ -29,7 +29,7 @@ export interface PersonStoreOptions {
 export function createPersonStore(
   { reads, writes, capabilities }: SqlDatabase,
   options: PersonStoreOptions,
-): PersonStore {
+): PersonStore & Pick<FactsReader, "forget"> {
   const facts = capabilities.isExclusive ? createRememberingFacts(reads) : createPlainFacts(reads);
 
   return {
@@ -106,6 +106,8 @@ export function createPersonStore(
       });
       facts.forget({ projectId, personIds: changed, distinctIds: [] });
     },
+
+    forget: (changes) => facts.forget(changes),
 
     distinctIdsOf: (projectId, distinctId) => facts.distinctIdsOf(projectId, distinctId),
 

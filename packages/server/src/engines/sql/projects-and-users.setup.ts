@@ -71,5 +71,26 @@ export async function projectsAndUsers(database: SqlDatabase) {
       .execute();
     return { id, uuid };
   };
-  return { newProject, newUser, newPerson };
+  const newStaticCohort = async (projectId: number, personIds: readonly number[]) => {
+    const { id } = await database.writes
+      .insertInto("cohorts")
+      .values({
+        project_id: projectId,
+        name: "some",
+        description: "",
+        is_static: 1,
+        filters: "{}",
+        deleted: 0,
+        created_at: 0,
+        changed_revision: 0,
+      })
+      .returning("id")
+      .executeTakeFirstOrThrow();
+    await database.writes
+      .insertInto("cohort_members")
+      .values(personIds.map((personId) => ({ cohort_id: id, person_id: personId })))
+      .execute();
+    return id;
+  };
+  return { newProject, newUser, newPerson, newStaticCohort };
 }

@@ -142,7 +142,8 @@ function encodePerson(projectId: number, person: LedgerPerson) {
   } satisfies Insertable<Schema["persons"]>;
 }
 
-function encodeSheet(sheet: PropertySheet) {
+/** A person's or group's properties as they are stored. */
+export function encodeSheet(sheet: PropertySheet) {
   const { properties, times } = sheet.state;
   return { properties: encodeJson(properties), property_times: encodeJson(times) };
 }

@@ -163,9 +163,45 @@ export interface Schema {
     flag_key: string;
     hash_key: string;
   };
+  event_definitions: DefinitionColumns & {
+    owner: number | null;
+    last_seen_at: number | null;
+    default_columns: string;
+    post_to_slack: number;
+  };
+  property_definitions: DefinitionColumns & {
+    /** `event`, `person` or `group`. */
+    kind: string;
+    /** -1 where there is no group. */
+    group_type_index: number;
+    property_type: string | null;
+    is_numerical: number;
+  };
+  /** Which properties came with which events. */
+  event_properties: {
+    event_id: number;
+    property_id: number;
+    project_id: number;
+  };
   /** How far each consumer of the event log has come, in the same transactions as its effects. */
   consumer_positions: {
     name: string;
     position: number;
   };
+}
+
+interface DefinitionColumns {
+  id: Generated<number>;
+  uuid: string;
+  project_id: number;
+  name: string;
+  description: string | null;
+  tags: string;
+  created_at: number;
+  updated_at: number | null;
+  updated_by: number | null;
+  verified: number;
+  verified_at: number | null;
+  verified_by: number | null;
+  hidden: number;
 }

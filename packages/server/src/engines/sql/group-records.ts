@@ -1,0 +1,261 @@
+import { cleanText } from "@hedgerow/core/events/clean-json";
+import { type JsonObject, ownValue } from "@hedgerow/core/json";
+import { type PropertyChanges, PropertySheet } from "@hedgerow/core/persons/property-sheet";
+import { type Expression, type Selectable, type SqlBool, sql } from "kysely";
+import type { Group, GroupMark, GroupRecords } from "../../persons/group-records.ts";
+import { decodeSheet } from "./apply-to-persons.ts";
+import { decodeInstant, decodeJson, encodeInstant } from "./codec.ts";
+import { containsText, likeText } from "./contains-text.ts";
+import { inWindows, onlyWindow, pageOfWindows } from "./in-windows.ts";
+import { lockPersons } from "./person-lock.ts";
+import { encodeSheet } from "./save-person-ledger.ts";
+import type { Schema } from "./schema.ts";
+import type { SqlDatabase } from "./sql-database.ts";
+
+/** Groups looked at by one statement of a search. */
+const WINDOW_GROUPS = 500;
+/** A page ends here, however few were found. */
+const MAX_SEARCH_MS = 2000;
+
+/** {@link GroupRecords} on SQL. */
+export function createGroupRecords({ reads, writes }: SqlDatabase): GroupRecords {
+  const selectGroups = (projectId: number, typeIndex: number) =>
+    reads
+      .selectFrom("groups as g")
+      .select(["g.group_type_index", "g.group_key", "g.properties", "g.created_at"])
+      .where("g.project_id", "=", projectId)
+      .where("g.group_type_index", "=", typeIndex);
+
+  const windowsOf = (
+    { projectId, typeIndex }: { projectId: number; typeIndex: number },
+    { after, conditions }: { after: GroupMark | undefined; conditions: readonly Condition[] },
+  ) =>
+    inWindows<GroupMark, GroupRow>({
+      after,
+      endOf: async (from) => {
+        const row = await reads
+          .selectFrom("groups as g")
+          .select(["g.created_at", "g.group_key"])
+          .where("g.project_id", "=", projectId)
+          .where("g.group_type_index", "=", typeIndex)
+          .$if(from !== undefined, (query) => query.where(isAfter(from)))
+          .orderBy("g.created_at", "desc")
+          .orderBy("g.group_key", "desc")
+          .offset(WINDOW_GROUPS - 1)
+          .limit(1)
+          .executeTakeFirst();
+        return row && { createdAtMs: row.created_at, key: row.group_key };
+      },
+      rowsOf: (from, end) =>
+        selectGroups(projectId, typeIndex)
+          .$if(from !== undefined, (query) => query.where(isAfter(from)))
+          .$if(end !== undefined, (query) => query.where(isUpTo(end)))
+          .where((eb) => eb.and([...conditions]))
+          .orderBy("g.created_at", "desc")
+          .orderBy("g.group_key", "desc")
+          .execute(),
+    });
+
+  return {
+    async types(projectId) {
+      const rows = await reads
+        .selectFrom("group_types")
+        .selectAll()
+        .where("project_id", "=", projectId)
+        .orderBy("index")
+        .execute();
+      return rows.map((row) => ({
+        index: row.index,
+        name: row.name,
+        nameSingular: row.name_singular,
+        namePlural: row.name_plural,
+      }));
+    },
+
+    async renameTypes(projectId, changes) {
+      await writes.transaction().execute(async (transaction) => {
+        for (const { index, nameSingular, namePlural } of changes) {
+          if (nameSingular === undefined && namePlural === undefined) continue;
+          await transaction
+            .updateTable("group_types")
+            .set({
+              ...(nameSingular !== undefined && { name_singular: nameSingular }),
+              ...(namePlural !== undefined && { name_plural: namePlural }),
+            })
+            .where("project_id", "=", projectId)
+            .where("index", "=", index)
+            .execute();
+        }
+      });
+    },
+
+    async list({ limit, offset, after, ...query }) {
+      const search = query.search === undefined ? undefined : cleanText(query.search);
+      const keyPart = query.keyContains === undefined ? undefined : cleanText(query.keyContains);
+      const conditions: Condition[] = [];
+      if (keyPart !== undefined) {
+        conditions.push(isAscii(keyPart) ? containsText(KEY, keyPart) : ALWAYS);
+      }
+      if (search !== undefined) {
+        const written = JSON.stringify(search).slice(1, -1);
+        conditions.push(
+          isAscii(search)
+            ? sql<SqlBool>`(${containsText(KEY, search)} or ${containsText(PROPERTIES, written)})`
+            : ALWAYS,
+        );
+      }
+      const contains = (text: string, part: string | undefined) =>
+        part === undefined || text.toLowerCase().includes(part.toLowerCase());
+      const matches = (row: GroupRow): boolean => {
+        if (!contains(row.group_key, keyPart)) return false;
+        if (contains(row.group_key, search)) return true;
+        const name = ownValue(decodeJson(row.properties), "name");
+        return typeof name === "string" && contains(name, search);
+      };
+      const isSearch = conditions.length > 0;
+      const windows = isSearch
+        ? windowsOf(query, { after, conditions })
+        : onlyWindow(
+            await selectGroups(query.projectId, query.typeIndex)
+              .$if(after !== undefined, (groups) => groups.where(isAfter(after)))
+              .orderBy("g.created_at", "desc")
+              .orderBy("g.group_key", "desc")
+              .limit(limit + 1)
+              .offset(offset)
+              .execute(),
+          );
+      const page = await pageOfWindows<GroupMark, GroupRow>(windows, {
+        limit,
+        offset: isSearch ? offset : 0,
+        maxMs: MAX_SEARCH_MS,
+        accept: async (rows) => rows.filter(matches),
+        markOf: (row) => ({ createdAtMs: row.created_at, key: row.group_key }),
+      });
+      return { groups: page.rows.map(decodeGroup), next: page.next };
+    },
+
+    async count(projectId, typeIndex) {
+      const { count } = await reads
+        .selectFrom("groups")
+        .select((eb) => eb.fn.countAll<number>().as("count"))
+        .where("project_id", "=", projectId)
+        .where("group_type_index", "=", typeIndex)
+        .executeTakeFirstOrThrow();
+      return count;
+    },
+
+    async group(projectId, typeIndex, key) {
+      const row = await selectGroups(projectId, typeIndex)
+        .where("g.group_key", "=", cleanText(key))
+        .executeTakeFirst();
+      return row && decodeGroup(row);
+    },
+
+    async *properties(projectId, { typeIndex, name, maxGroups }) {
+      let seen = 0;
+      const conditions =
+        name === undefined ? [] : [likeText(PROPERTIES, `${JSON.stringify(cleanText(name))}:`)];
+      const windows = windowsOf({ projectId, typeIndex }, { after: undefined, conditions });
+      for await (const { rows } of windows) {
+        yield rows.map((row) => decodeJson<JsonObject>(row.properties));
+        seen += WINDOW_GROUPS;
+        if (seen >= maxGroups) return;
+      }
+    },
+
+    async create(projectId, { typeIndex, key, properties }, now) {
+      return await writes.transaction().execute(async (transaction) => {
+        await lockPersons(transaction);
+        const sheet = new PropertySheet();
+        const changes: PropertyChanges = {
+          set: new Map(Object.entries(properties)),
+          setOnce: new Map(),
+          unset: [],
+        };
+        if (sheet.apply(changes, encodeInstant(now)) === "too-long") return "too-long";
+        const row = await transaction
+          .insertInto("groups")
+          .values({
+            ...encodeSheet(sheet),
+            project_id: projectId,
+            group_type_index: typeIndex,
+            group_key: cleanText(key),
+            created_at: encodeInstant(now),
+          })
+          .onConflict((conflict) =>
+            conflict.columns(["project_id", "group_type_index", "group_key"]).doNothing(),
+          )
+          .returningAll()
+          .executeTakeFirst();
+        return row ? decodeGroup(row) : "exists";
+      });
+    },
+
+    async changeProperties(projectId, { typeIndex, key }, changes, now) {
+      return await writes.transaction().execute(async (transaction) => {
+        await lockPersons(transaction);
+        const row = await transaction
+          .selectFrom("groups")
+          .selectAll()
+          .where("project_id", "=", projectId)
+          .where("group_type_index", "=", typeIndex)
+          .where("group_key", "=", cleanText(key))
+          .executeTakeFirst();
+        if (!row) return undefined;
+        const sheet = decodeSheet(row);
+        if (sheet.apply(changes, encodeInstant(now)) === "too-long") return "too-long";
+        await transaction
+          .updateTable("groups")
+          .set(encodeSheet(sheet))
+          .where("project_id", "=", projectId)
+          .where("group_type_index", "=", typeIndex)
+          .where("group_key", "=", cleanText(key))
+          .execute();
+        return { ...decodeGroup(row), properties: sheet.state.properties };
+      });
+    },
+
+    async delete(projectId, { typeIndex, key }) {
+      return await writes.transaction().execute(async (transaction) => {
+        await lockPersons(transaction);
+        const { numDeletedRows } = await transaction
+          .deleteFrom("groups")
+          .where("project_id", "=", projectId)
+          .where("group_type_index", "=", typeIndex)
+          .where("group_key", "=", cleanText(key))
+          .executeTakeFirstOrThrow();
+        return numDeletedRows > 0n;
+      });
+    },
+  };
+}
+
+type GroupRow = Pick<
+  Selectable<Schema["groups"]>,
+  "group_type_index" | "group_key" | "properties" | "created_at"
+>;
+type Condition = Expression<SqlBool>;
+
+const KEY = sql.ref<string>("g.group_key");
+const PROPERTIES = sql.ref<string>("g.properties");
+const ALWAYS = sql<SqlBool>`1 = 1`;
+
+/** Of other letters only code knows which is the small form of which. */
+const isAscii = (text: string) => /^[\0-\x7f]*$/.test(text);
+
+function isAfter(mark: GroupMark | undefined): Condition {
+  return sql<SqlBool>`(g.created_at, g.group_key) < (${mark?.createdAtMs}, ${mark?.key})`;
+}
+
+function isUpTo(mark: GroupMark | undefined): Condition {
+  return sql<SqlBool>`(g.created_at, g.group_key) >= (${mark?.createdAtMs}, ${mark?.key})`;
+}
+
+function decodeGroup(row: GroupRow): Group {
+  return {
+    typeIndex: row.group_type_index,
+    key: row.group_key,
+    properties: decodeJson(row.properties),
+    createdAt: decodeInstant(row.created_at),
+  };
+}

@@ -1,0 +1,447 @@
+import { cleanText } from "@hedgerow/core/events/clean-json";
+import { type JsonObject, ownValue } from "@hedgerow/core/json";
+import { namesOf } from "@hedgerow/core/persons/person-name";
+import { type Expression, type Kysely, type Selectable, type SqlBool, sql } from "kysely";
+import {
+  type ListedPerson,
+  MAX_LISTED_IDS,
+  MAX_SHOWN_IDS,
+  type PersonFacts,
+  type PersonMark,
+  type PersonName,
+  type PersonQuery,
+  type PersonRecords,
+} from "../../persons/person-records.ts";
+import type { Person } from "../../persons/person-store.ts";
+import {
+  changePersonProperties,
+  deletePersons,
+  leaveEventChange,
+  splitPerson,
+} from "./change-persons.ts";
+import { decodeBoolean, decodeInstant, decodeJson } from "./codec.ts";
+import { containsText, likeText } from "./contains-text.ts";
+import type { FactsReader } from "./facts-reader.ts";
+import { inWindows, onlyWindow, pageOfWindows } from "./in-windows.ts";
+import { lockPersons } from "./person-lock.ts";
+import type { Schema } from "./schema.ts";
+import type { SqlDatabase } from "./sql-database.ts";
+
+/** Persons looked at by one statement of a search. */
+const WINDOW_PERSONS = 500;
+/** A page ends here, however few were found. */
+const MAX_SEARCH_MS = 2000;
+
+/**
+ * {@link PersonRecords} on SQL.
+ * @param forget of the person store on the same database, which remembers persons
+ */
+export function createPersonRecords(
+  { reads, writes }: SqlDatabase,
+  { forget }: Pick<FactsReader, "forget">,
+): PersonRecords {
+  const selectPersons = (projectId: number) =>
+    reads.selectFrom("persons as p").select(PERSON_COLUMNS).where("p.project_id", "=", projectId);
+
+  /** All persons after a place in runs, but for those whom a condition in SQL rules out. */
+  const windowsOf = (
+    projectId: number,
+    { after, conditions }: { after: PersonMark | undefined; conditions: readonly Condition[] },
+  ) =>
+    inWindows<PersonMark, PersonRow>({
+      after,
+      endOf: async (from) => {
+        const row = await reads
+          .selectFrom("persons as p")
+          .select(["p.created_at", "p.id"])
+          .where("p.project_id", "=", projectId)
+          .$if(from !== undefined, (query) => query.where(isAfter(from)))
+          .orderBy("p.created_at", "desc")
+          .orderBy("p.id", "desc")
+          .offset(WINDOW_PERSONS - 1)
+          .limit(1)
+          .executeTakeFirst();
+        return row && { createdAtMs: row.created_at, id: row.id };
+      },
+      rowsOf: (from, end) =>
+        selectPersons(projectId)
+          .$if(from !== undefined, (query) => query.where(isAfter(from)))
+          .$if(end !== undefined, (query) => query.where(isUpTo(end)))
+          .where((eb) => eb.and([...conditions]))
+          .orderBy("p.created_at", "desc")
+          .orderBy("p.id", "desc")
+          .execute(),
+    });
+
+  async function withIds(
+    rows: readonly PersonRow[],
+    maxIds: number = MAX_LISTED_IDS,
+  ): Promise<readonly ListedPerson[]> {
+    const ids = await firstIdsOf(
+      reads,
+      rows.map(({ id }) => id),
+      maxIds,
+    );
+    return rows.map((row) => decodePerson(row, ids.get(row.id) ?? []));
+  }
+
+  /** Persons who are called what is searched for, by ids that nobody else has. */
+  async function idsNamed(projectId: number, search: string): Promise<ReadonlySet<number>> {
+    const rows = await reads
+      .selectFrom("person_distinct_ids")
+      .select("person_id as id")
+      .where("project_id", "=", projectId)
+      .where("distinct_id", "=", search)
+      .union(
+        reads
+          .selectFrom("persons")
+          .select("id")
+          .where("project_id", "=", projectId)
+          .where("uuid", "=", search.toLowerCase()),
+      )
+      .execute();
+    return new Set(rows.map(({ id }) => id));
+  }
+
+  async function factsOf(
+    rows: readonly PersonRow[],
+    { needsStaticCohorts }: { needsStaticCohorts: boolean },
+  ): Promise<readonly PersonFacts[]> {
+    if (rows.length === 0) return [];
+    const personIds = rows.map(({ id }) => id);
+    const distinctIds = await firstIdsOf(reads, personIds, 1);
+    const cohorts = new Map<number, Set<number>>();
+    if (needsStaticCohorts) {
+      const members = await reads
+        .selectFrom("cohort_members")
+        .selectAll()
+        .where("person_id", "in", personIds)
+        .execute();
+      for (const { person_id, cohort_id } of members) {
+        const ids = cohorts.get(person_id);
+        if (ids) ids.add(cohort_id);
+        else cohorts.set(person_id, new Set([cohort_id]));
+      }
+    }
+    return rows.map((row) => ({
+      distinctId: distinctIds.get(row.id)?.[0] ?? "",
+      properties: decodeJson(row.properties),
+      createdAt: decodeInstant(row.created_at),
+      staticCohortIds: cohorts.get(row.id) ?? NO_COHORTS,
+    }));
+  }
+
+  async function personRow(projectId: number, name: PersonName): Promise<PersonRow | undefined> {
+    const query = selectPersons(projectId);
+    if ("id" in name) return query.where("p.id", "=", name.id).executeTakeFirst();
+    if ("uuid" in name) return query.where("p.uuid", "=", name.uuid).executeTakeFirst();
+    return query
+      .innerJoin("person_distinct_ids as d", "d.person_id", "p.id")
+      .where("d.project_id", "=", projectId)
+      .where("d.distinct_id", "=", cleanText(name.distinctId))
+      .executeTakeFirst();
+  }
+
+  return {
+    async list(query) {
+      const { projectId, limit, offset, after, email, condition, uuids, distinctId } = query;
+      const search = query.search === undefined ? undefined : cleanText(query.search);
+      const named = search === undefined ? new Set<number>() : await idsNamed(projectId, search);
+      const folded = search?.toLowerCase();
+      const conditions = conditionsOf({ ...query, search }, named);
+
+      async function accept(rows: readonly PersonRow[]): Promise<readonly PersonRow[]> {
+        const likely = rows.filter((row) => {
+          if (email === undefined && folded === undefined) return true;
+          const properties = decodeJson(row.properties);
+          if (email !== undefined && ownValue(properties, "email") !== email) return false;
+          return (
+            folded === undefined ||
+            named.has(row.id) ||
+            namesOf(properties).some((name) => name.toLowerCase().includes(folded))
+          );
+        });
+        if (!condition) return likely;
+        const facts = await factsOf(likely, condition);
+        return likely.filter((_, index) => {
+          const person = facts[index];
+          return person !== undefined && condition.matches(person);
+        });
+      }
+
+      const isSearch = conditions.length > 0 || condition !== undefined;
+      const isShort = uuids !== undefined || distinctId !== undefined;
+      const windows =
+        isSearch && !isShort
+          ? windowsOf(projectId, { after, conditions })
+          : onlyWindow(
+              await selectPersons(projectId)
+                .$if(after !== undefined, (persons) => persons.where(isAfter(after)))
+                .where((eb) => eb.and([...conditions]))
+                .orderBy("p.created_at", "desc")
+                .orderBy("p.id", "desc")
+                .$if(!isSearch, (persons) => persons.limit(limit + 1).offset(offset))
+                .execute(),
+            );
+      const page = await pageOfWindows<PersonMark, PersonRow>(windows, {
+        limit,
+        offset: isSearch ? offset : 0,
+        maxMs: MAX_SEARCH_MS,
+        accept,
+        markOf: ({ created_at, id }) => ({ createdAtMs: created_at, id }),
+      });
+      return { persons: await withIds(page.rows), next: page.next };
+    },
+
+    async count(projectId) {
+      const { count } = await reads
+        .selectFrom("persons")
+        .select((eb) => eb.fn.countAll<number>().as("count"))
+        .where("project_id", "=", projectId)
+        .executeTakeFirstOrThrow();
+      return count;
+    },
+
+    async person(projectId, name) {
+      const row = await personRow(projectId, name);
+      if (!row) return undefined;
+      const [person] = await withIds([row], MAX_SHOWN_IDS);
+      return person;
+    },
+
+    async byUuids(projectId, uuids) {
+      if (uuids.length === 0) return new Map();
+      const rows = await selectPersons(projectId).where("p.uuid", "in", uuids).execute();
+      return new Map((await withIds(rows)).map((person) => [person.uuid, person]));
+    },
+
+    async byDistinctIds(projectId, distinctIds) {
+      if (distinctIds.length === 0) return new Map();
+      const rows = await reads
+        .selectFrom("person_distinct_ids as d")
+        .innerJoin("persons as p", "p.id", "d.person_id")
+        .select([...PERSON_COLUMNS, "d.distinct_id"])
+        .where("d.project_id", "=", projectId)
+        .where("d.distinct_id", "in", distinctIds.map(cleanText))
+        .execute();
+      const unique = new Map(rows.map((row) => [row.id, row]));
+      const persons = await withIds([...unique.values()]);
+      const byId = new Map(persons.map((person) => [person.id, person]));
+      return new Map(
+        rows.flatMap((row) => {
+          const person = byId.get(row.id);
+          return person ? [[row.distinct_id, person] as const] : [];
+        }),
+      );
+    },
+
+    async staticCohortIds(personId) {
+      const rows = await reads
+        .selectFrom("cohort_members")
+        .select("cohort_id")
+        .where("person_id", "=", personId)
+        .execute();
+      return new Set(rows.map((row) => row.cohort_id));
+    },
+
+    async *properties(projectId, { name, maxPersons }) {
+      let seen = 0;
+      const conditions = name === undefined ? [] : [hasProperty(name)];
+      for await (const { rows } of windowsOf(projectId, { after: undefined, conditions })) {
+        yield rows.map((row) => decodeJson<JsonObject>(row.properties));
+        seen += WINDOW_PERSONS;
+        if (seen >= maxPersons) return;
+      }
+    },
+
+    async changeProperties(projectId, name, changes, now) {
+      const outcome = await writes.transaction().execute(async (transaction) => {
+        await lockPersons(transaction);
+        const row = await personRow(projectId, name);
+        return row && (await changePersonProperties(transaction, row.id, { changes, now }));
+      });
+      if (outcome === undefined || outcome === "too-long") return outcome;
+      forget({ projectId, personIds: [outcome.personId], distinctIds: [] });
+      return "changed";
+    },
+
+    async deletePersons(projectId, uuids, { withEvents }) {
+      const gone = await writes.transaction().execute(async (transaction) => {
+        const position = await lockPersons(transaction);
+        const deleted = await deletePersons(transaction, projectId, uuids);
+        const personIds = deleted.map(({ uuid }) => uuid);
+        if (withEvents && personIds.length > 0) {
+          const change = { kind: "delete", personIds } as const;
+          await leaveEventChange(transaction, { projectId, position, change });
+        }
+        return deleted;
+      });
+      forget({ projectId, personIds: gone.map(({ id }) => id), distinctIds: [] });
+      return gone.map(({ uuid }) => uuid);
+    },
+
+    async deleteEvents(projectId, uuids) {
+      if (uuids.length === 0) return;
+      await writes.transaction().execute(async (transaction) => {
+        const position = await lockPersons(transaction);
+        const change = { kind: "delete", personIds: uuids } as const;
+        await leaveEventChange(transaction, { projectId, position, change });
+      });
+    },
+
+    async split(projectId, uuid, options) {
+      const outcome = await writes.transaction().execute(async (transaction) => {
+        const position = await lockPersons(transaction);
+        const split = await splitPerson(transaction, projectId, { uuid, ...options });
+        if (typeof split !== "string" && split.moves.length > 0) {
+          const change = { kind: "reassign", moves: split.moves } as const;
+          await leaveEventChange(transaction, { projectId, position, change });
+        }
+        return split;
+      });
+      if (typeof outcome === "string") return outcome;
+      forget({
+        projectId,
+        personIds: [outcome.personId],
+        distinctIds: outcome.moves.map(({ distinctId }) => distinctId),
+      });
+      return "split";
+    },
+
+    async eventChanges(limit) {
+      const rows = await reads
+        .selectFrom("event_changes")
+        .selectAll()
+        .orderBy("id")
+        .limit(limit)
+        .execute();
+      return rows.map((row) => ({
+        id: row.id,
+        projectId: row.project_id,
+        position: row.position,
+        change: decodeJson(row.change),
+      }));
+    },
+
+    async removeEventChange(id) {
+      await writes.deleteFrom("event_changes").where("id", "=", id).execute();
+    },
+  };
+}
+
+type PersonRow = Selectable<Pick<Schema["persons"], PersonColumn>>;
+type PersonColumn = "id" | "project_id" | "uuid" | "properties" | "created_at" | "is_identified";
+type Condition = Expression<SqlBool>;
+
+const PERSON_COLUMNS = [
+  "p.id",
+  "p.project_id",
+  "p.uuid",
+  "p.properties",
+  "p.created_at",
+  "p.is_identified",
+] as const;
+const NO_COHORTS: ReadonlySet<number> = new Set();
+
+function isAfter(mark: PersonMark | undefined): Condition {
+  return sql<SqlBool>`(p.created_at, p.id) < (${mark?.createdAtMs}, ${mark?.id})`;
+}
+
+function isUpTo(mark: PersonMark | undefined): Condition {
+  return sql<SqlBool>`(p.created_at, p.id) >= (${mark?.createdAtMs}, ${mark?.id})`;
+}
+
+/** Conditions in SQL that rule out nobody who matches. */
+function conditionsOf(
+  query: Pick<
+    PersonQuery,
+    "projectId" | "uuids" | "distinctId" | "email" | "memberOf" | "condition"
+  > & {
+    readonly search: string | undefined;
+  },
+  named: ReadonlySet<number>,
+): readonly Condition[] {
+  const conditions: Condition[] = [];
+  const { projectId, uuids, distinctId, email, search, memberOf, condition } = query;
+  if (uuids !== undefined) {
+    conditions.push(
+      uuids.length === 0
+        ? sql<SqlBool>`1 = 0`
+        : sql<SqlBool>`p.uuid in (${sql.join(uuids.map((uuid) => sql`${uuid}`))})`,
+    );
+  }
+  if (distinctId !== undefined) {
+    conditions.push(sql<SqlBool>`p.id in (
+      select person_id from person_distinct_ids
+      where project_id = ${projectId} and distinct_id = ${cleanText(distinctId)})`);
+  }
+  if (memberOf !== undefined) {
+    conditions.push(sql<SqlBool>`exists (
+      select 1 from cohort_members m where m.cohort_id = ${memberOf} and m.person_id = p.id)`);
+  }
+  if (email !== undefined) {
+    conditions.push(likeText(PROPERTIES, `"email":${JSON.stringify(cleanText(email))}`));
+  }
+  if (search !== undefined) {
+    // Of other letters only code knows which is the small form of which.
+    const maySayName = /^[\0-\x7f]*$/.test(search)
+      ? containsText(PROPERTIES, JSON.stringify(search).slice(1, -1))
+      : sql<SqlBool>`1 = 1`;
+    const isNamed =
+      named.size > 0 ? sql<SqlBool>`p.id in (${sql.join([...named])})` : sql<SqlBool>`1 = 0`;
+    conditions.push(sql<SqlBool>`(${isNamed} or ${maySayName})`);
+  }
+  for (const name of condition?.requiredNames ?? []) conditions.push(hasProperty(name));
+  return conditions;
+}
+
+const PROPERTIES = sql.ref<string>("p.properties");
+
+/** Whether stored properties may have a name: texts are written by `encodeJson`, so in this spelling. */
+function hasProperty(name: string): Condition {
+  return likeText(PROPERTIES, `${JSON.stringify(cleanText(name))}:`);
+}
+
+/** The first distinct ids of each person, in alphabetical order. */
+async function firstIdsOf(
+  reads: Kysely<Schema>,
+  personIds: readonly number[],
+  maxIds: number,
+): Promise<ReadonlyMap<number, readonly string[]>> {
+  const ids = new Map<number, string[]>();
+  if (personIds.length === 0) return ids;
+  const rows = await reads
+    .selectFrom(
+      reads
+        .selectFrom("person_distinct_ids")
+        .select(["person_id", "distinct_id"])
+        .select(
+          sql<number>`row_number() over (partition by person_id order by distinct_id)`.as("place"),
+        )
+        .where("person_id", "in", personIds)
+        .as("d"),
+    )
+    .select(["d.person_id", "d.distinct_id"])
+    .where("d.place", "<=", maxIds)
+    .orderBy("d.person_id")
+    .orderBy("d.place")
+    .execute();
+  for (const { person_id, distinct_id } of rows) {
+    const known = ids.get(person_id);
+    if (known) known.push(distinct_id);
+    else ids.set(person_id, [distinct_id]);
+  }
+  return ids;
+}
+
+function decodePerson(row: PersonRow, distinctIds: readonly string[]): Person {
+  return {
+    id: row.id,
+    uuid: row.uuid,
+    projectId: row.project_id,
+    distinctIds,
+    properties: decodeJson(row.properties),
+    createdAt: decodeInstant(row.created_at),
+    isIdentified: decodeBoolean(row.is_identified),
+  };
+}

@@ -1,0 +1,162 @@
+import type { PropertyType } from "@hedgerow/core/events/property-type";
+import { type Expression, type Selectable, type SqlBool, sql, type UpdateObject } from "kysely";
+import {
+  OFFICIAL_PROPERTY_NAMES,
+  type PropertyDefinition,
+  type PropertyDefinitionFields,
+  type PropertyDefinitionStore,
+} from "../../event-definitions/property-definition-store.ts";
+import type { PropertySubject } from "../../event-definitions/sighting-store.ts";
+import { decodeBoolean, encodeBoolean } from "./codec.ts";
+import {
+  beginsWith,
+  commonConditions,
+  decodeCommon,
+  encodeAuthorship,
+  encodeCommon,
+} from "./definition-rows.ts";
+import type { Schema } from "./schema.ts";
+import type { SqlDatabase } from "./sql-database.ts";
+
+/** Stands for the index of the group type where a property describes no group. */
+const NO_GROUP_TYPE = -1;
+
+/** {@link PropertyDefinitionStore} on SQL. */
+export function createPropertyDefinitionStore({
+  reads,
+  writes,
+}: SqlDatabase): PropertyDefinitionStore {
+  return {
+    async update(projectId, id, change, authorship) {
+      const row = await writes
+        .updateTable("property_definitions")
+        .set({ ...encode(change), ...encodeAuthorship(authorship) })
+        .where("project_id", "=", projectId)
+        .where("uuid", "=", id)
+        .returningAll()
+        .executeTakeFirst();
+      return row && decode(row);
+    },
+
+    async delete(projectId, id) {
+      const { numDeletedRows } = await writes
+        .deleteFrom("property_definitions")
+        .where("project_id", "=", projectId)
+        .where("uuid", "=", id)
+        .executeTakeFirstOrThrow();
+      return numDeletedRows > 0n;
+    },
+
+    async definition(projectId, id) {
+      const row = await reads
+        .selectFrom("property_definitions")
+        .selectAll()
+        .where("project_id", "=", projectId)
+        .where("uuid", "=", id)
+        .executeTakeFirst();
+      return row && decode(row);
+    },
+
+    async list(projectId, query) {
+      const { kind, groupTypeIndex } = subjectColumns(query.subject);
+      const isSeen = isSeenOn(projectId, query.eventNames ?? []);
+      const matching = reads.selectFrom("property_definitions").where((eb) => {
+        const name = eb.ref("name");
+        const conditions = commonConditions(
+          // The columns that both tables have have the same types.
+          eb as unknown as Parameters<typeof commonConditions>[0],
+          projectId,
+          query,
+        );
+        conditions.push(eb("kind", "=", kind), eb("group_type_index", "=", groupTypeIndex));
+        if (query.names !== null) {
+          conditions.push(
+            query.names.length === 0 ? sql<SqlBool>`1 = 0` : eb("name", "in", [...query.names]),
+          );
+        }
+        if (query.eventNames !== null && query.onlySeenOnEvents) conditions.push(isSeen);
+        if (query.isFlagValue !== null) {
+          const isFlagValue = beginsWith(name, "$feature/");
+          conditions.push(query.isFlagValue ? isFlagValue : eb.not(isFlagValue));
+        }
+        if (query.isNumerical !== null) {
+          conditions.push(eb("is_numerical", "=", encodeBoolean(query.isNumerical)));
+        }
+        if (query.excludeOfficial) {
+          conditions.push(
+            eb.not(beginsWith(name, "$")),
+            eb("name", "not in", [...OFFICIAL_PROPERTY_NAMES]),
+          );
+        }
+        return eb.and(conditions);
+      });
+      const { count } = await matching
+        .select((eb) => eb.fn.countAll().as("count"))
+        .executeTakeFirstOrThrow();
+      const seen = sql<number>`case when ${isSeen} then 1 else 0 end`;
+      const rows = await matching
+        .selectAll()
+        .select(seen.as("is_seen"))
+        .orderBy("is_seen", "desc")
+        .orderBy("name")
+        .limit(query.limit)
+        .offset(query.offset)
+        .execute();
+      return {
+        count: Number(count),
+        properties: rows.map((row) => ({
+          definition: decode(row),
+          isSeenOnEvents: query.eventNames === null ? null : decodeBoolean(row.is_seen),
+        })),
+      };
+    },
+  };
+}
+
+/** Whether one of some events carries the property of a row. */
+function isSeenOn(projectId: number, eventNames: readonly string[]): Expression<SqlBool> {
+  if (eventNames.length === 0) return sql<SqlBool>`1 = 0`;
+  return sql<SqlBool>`property_definitions.id in (
+    select p.property_id from event_properties p
+      join event_definitions e on e.id = p.event_id
+      where e.project_id = ${projectId} and e.name in (${sql.join([...eventNames])}))`;
+}
+
+/** How the subject of a property is stored. */
+export function subjectColumns(subject: PropertySubject): {
+  readonly kind: string;
+  readonly groupTypeIndex: number;
+} {
+  const groupTypeIndex = subject.kind === "group" ? subject.groupTypeIndex : NO_GROUP_TYPE;
+  return { kind: subject.kind, groupTypeIndex };
+}
+
+function subjectOf({
+  kind,
+  group_type_index: groupTypeIndex,
+}: Selectable<Schema["property_definitions"]>): PropertySubject {
+  if (kind === "group") return { kind, groupTypeIndex };
+  if (kind === "event" || kind === "person") return { kind };
+  throw new Error(`unknown kind of property definition: ${kind}`);
+}
+
+function encode(
+  change: Partial<PropertyDefinitionFields>,
+): UpdateObject<Schema, "property_definitions", "property_definitions"> {
+  const { type, isNumerical } = change;
+  return {
+    ...encodeCommon(change),
+    ...(type === undefined ? {} : { property_type: type }),
+    ...(isNumerical === undefined ? {} : { is_numerical: encodeBoolean(isNumerical) }),
+  };
+}
+
+function decode(row: Selectable<Schema["property_definitions"]>): PropertyDefinition {
+  return {
+    ...decodeCommon(row),
+    subject: subjectOf(row),
+    // Only types are ever written there.
+    type: row.property_type as PropertyType | null,
+    isNumerical: decodeBoolean(row.is_numerical),
+  };
+}
