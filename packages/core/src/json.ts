@@ -1,5 +1,8 @@
-/** A JSON value as it came off the wire. Keys are data: `__proto__` and friends are just keys. */
-export type Json = string | number | boolean | null | readonly Json[] | JsonObject;
+/**
+ * A JSON value as it came off the wire. Keys are data: `__proto__` and friends are just keys. An
+ * integer is a `bigint` only where a `number` would change its digits (`parseExactJson`).
+ */
+export type Json = string | number | bigint | boolean | null | readonly Json[] | JsonObject;
 
 /** A JSON object. Look keys up with `Object.hasOwn` or {@link ownValue}: inherited names are legal keys. */
 export interface JsonObject {

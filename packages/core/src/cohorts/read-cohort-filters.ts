@@ -1,3 +1,4 @@
+import { encodeJson } from "../exact-json.ts";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
 
 /** A cohort's rule as stored, checked for shape; values are not compiled yet. */
@@ -66,7 +67,7 @@ function readGroup(json: JsonObject, values: Json, depth: number): CohortNode | 
   const written = ownValue(json, "type") ?? null;
   const type = written === "OR" ? "OR" : "AND";
   if (written !== "OR" && written !== "AND" && written !== "property") {
-    return `a group's type must be AND or OR, not ${JSON.stringify(written)}`;
+    return `a group's type must be AND or OR, not ${encodeJson(written)}`;
   }
   if (!Array.isArray(values)) return "values must be a list";
   const nodes: CohortNode[] = [];
@@ -95,7 +96,7 @@ function readLeaf(json: JsonObject, parent: "AND" | "OR"): CohortNode | string {
     return { kind: "cohort", id, wanted: (operator === "not_in") === isNegated };
   }
   if (type !== "person" && type !== "person_metadata") {
-    return `conditions of type ${JSON.stringify(type)} are not supported`;
+    return `conditions of type ${encodeJson(type)} are not supported`;
   }
   const key = ownValue(json, "key");
   if (typeof key !== "string" || key === "") return "a condition needs a key";

@@ -1,3 +1,4 @@
+import { encodeJson } from "../exact-json.ts";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
 import { readEpochMs, readMoment } from "./event-time.ts";
 
@@ -115,5 +116,5 @@ function findSentAt(whole: JsonObject | null, beside: BesideBody): Date | null |
   const given = (whole && ownValue(whole, "sent_at")) ?? beside.formSentAt ?? null;
   if (given === null || given === "") return null;
   const sentAt = readEpochMs(given) ?? (typeof given === "string" ? readMoment(given) : null);
-  return sentAt ?? { kind: "bad-sent-at", detail: JSON.stringify(given) };
+  return sentAt ?? { kind: "bad-sent-at", detail: encodeJson(given) };
 }

@@ -29,5 +29,5 @@ export function cleanJson(value: unknown): Json {
       Object.entries(value).map(([key, member]) => [cleanText(key), cleanJson(member)]),
     );
   }
-  return typeof value === "boolean" ? value : null;
+  return typeof value === "boolean" || typeof value === "bigint" ? value : null;
 }

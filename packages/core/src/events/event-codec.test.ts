@@ -39,7 +39,16 @@ describe("the encoding of events", () => {
     );
   });
 
-  it.each(["", "{}", "[]", "[1,2]", "not JSON", "[1,2,3,4,5,6,7,8,9]"])(
+  it("[CA-50] keeps integers that no number holds, in lines of their own kind", () => {
+    const [captured] = fc.sample(event, 1);
+    if (!captured) throw new Error("no sample");
+    const large = { id: 12345678901234567890n, list: [{ n: -(10n ** 40n) }], small: 1 };
+    const line = encodeEvent({ ...captured, properties: large });
+    expect(line).not.toMatch(/[\n\r]/);
+    expect(decodeEvent(line)).toEqual({ ...captured, properties: large });
+  });
+
+  it.each(["", "!", "!{}", "{}", "[]", "[1,2]", "not JSON", "[1,2,3,4,5,6,7,8,9]"])(
     "[PI-1] refuses to read %j",
     (line) => {
       expect(() => decodeEvent(line)).toThrow(SyntaxError);

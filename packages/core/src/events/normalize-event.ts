@@ -1,3 +1,4 @@
+import { encodeJson } from "../exact-json.ts";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
 import { cutName } from "./cut-name.ts";
 import type { CapturedEvent } from "./event.ts";
@@ -139,7 +140,7 @@ function distinctIdOf(sent: JsonObject, properties: JsonObject): string | Reject
     const detail = 'All events must have the event field "distinct_id"!';
     return reject("missing_distinct_id", "distinct_id", detail);
   }
-  const text = typeof id === "string" ? id : JSON.stringify(id);
+  const text = typeof id === "string" ? id : encodeJson(id);
   if (text.trim() === "") {
     const detail = 'Event field "distinct_id" should not be blank!';
     return reject("blank_distinct_id", "distinct_id", detail);

@@ -1,3 +1,4 @@
+import { encodeJson } from "../exact-json.ts";
 import type { Json } from "../json.ts";
 import {
   type BacktrackingPatterns,
@@ -139,7 +140,7 @@ export function compare(
 
 /** Text stays; everything else is its compact JSON text (flag-evaluation 7.2). */
 export function toText(value: Json): string {
-  return typeof value === "string" ? value : JSON.stringify(value);
+  return typeof value === "string" ? value : encodeJson(value);
 }
 
 /** Lower-cases A to Z and nothing else. */
@@ -150,6 +151,7 @@ function lowerAscii(text: string): string {
 /** A number, or text that is a number through and through; `null` for all else. */
 export function toNumber(value: Json): number | null {
   if (typeof value === "number") return value;
+  if (typeof value === "bigint") return Number(value);
   return typeof value === "string" ? parseDecimal(value) : null;
 }
 

@@ -115,7 +115,7 @@ function meets(need: Need, operator: string, value: Json, timeZone: string): boo
 }
 
 function isScalar(value: Json): boolean {
-  return typeof value === "string" || typeof value === "number";
+  return typeof value === "string" || typeof value === "number" || typeof value === "bigint";
 }
 
 function show(value: Json): string {

@@ -3,6 +3,7 @@ import {
   readCohortFilters,
   readCohortId,
 } from "../cohorts/read-cohort-filters.ts";
+import { encodeJson } from "../exact-json.ts";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
 import type { CohortDefinition, FlagDefinition, ProjectDefinitions } from "./flag.ts";
 import { validateComparison } from "./validate-comparison.ts";
@@ -399,7 +400,7 @@ function isJsonText(text: string): boolean {
 
 /** A value as an error text shows it, cut where it is long. */
 function show(value: Json): string {
-  const text = typeof value === "string" ? value : JSON.stringify(value);
+  const text = typeof value === "string" ? value : encodeJson(value);
   return text.length > 100 ? `${text.slice(0, 100)}…` : text;
 }
 

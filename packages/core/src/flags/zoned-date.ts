@@ -134,7 +134,7 @@ export function resolveDate(
  * Unix seconds (flag-evaluation 7.8). `null` for anything else.
  */
 export function readPropertyInstant(value: unknown, nowMs: number, zone: TimeZone): number | null {
-  if (typeof value === "number") return epochSeconds(value);
+  if (typeof value === "number" || typeof value === "bigint") return epochSeconds(Number(value));
   if (typeof value !== "string") return null;
   const number = parseDecimal(value);
   if (number !== null) return epochSeconds(number);

@@ -1,6 +1,7 @@
 import { cleanText } from "../events/clean-json.ts";
 import { cutName } from "../events/cut-name.ts";
 import type { CapturedEvent } from "../events/event.ts";
+import { encodeJson } from "../exact-json.ts";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
 import { automaticProperties } from "./automatic-properties.ts";
 import type { PropertyChanges } from "./property-sheet.ts";
@@ -132,7 +133,7 @@ export function effectiveTimeMs(event: CapturedEvent): number {
 /** A group key as text: strings as they are, numbers in decimal; `null` for anything else. */
 export function groupKeyText(value: Json | undefined): string | null {
   if (typeof value === "string") return cleanText(value);
-  return typeof value === "number" ? String(value) : null;
+  return typeof value === "number" || typeof value === "bigint" ? String(value) : null;
 }
 
 function personChanges({ event, properties }: CapturedEvent): PropertyChanges {
@@ -174,7 +175,7 @@ function linkOf(
 /** An id as capture would have taken it as an event's distinct id; `null` where there is none. */
 function distinctIdText(value: Json | undefined): string | null {
   if (value === undefined || value === null) return null;
-  return cutName(cleanText(typeof value === "string" ? value : JSON.stringify(value)));
+  return cutName(cleanText(typeof value === "string" ? value : encodeJson(value)));
 }
 
 function mentionedGroupTypes(properties: JsonObject, warnings: PersonWarning[]): string[] {

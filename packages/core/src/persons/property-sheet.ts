@@ -1,3 +1,4 @@
+import { encodeJson } from "../exact-json.ts";
 import type { Json, JsonObject } from "../json.ts";
 
 /** What an event asks to be done with properties; applied in this order: once, set, unset. */
@@ -221,7 +222,7 @@ function isSame(a: Json | undefined, b: Json): boolean {
 
 /** What a property adds to the JSON text: name, colon, value and comma. */
 function lengthOf(name: string, value: Json): number {
-  return JSON.stringify(name).length + JSON.stringify(value).length + 2;
+  return JSON.stringify(name).length + encodeJson(value).length + 2;
 }
 
 /** An upper bound of what the changes may add to the JSON text. */
@@ -235,6 +236,6 @@ function growthOf({ setOnce, set }: PropertyChanges): number {
 /** At most this long as JSON; escapes make a character six long at worst. */
 function boundOf(value: Json): number {
   if (typeof value === "string") return value.length * 6 + 4;
-  if (typeof value === "object" && value !== null) return JSON.stringify(value).length + 4;
-  return 30;
+  if (typeof value === "object" && value !== null) return encodeJson(value).length + 4;
+  return typeof value === "bigint" ? value.toString().length + 1 : 30;
 }

@@ -12,6 +12,7 @@ import {
   normalizeEvent,
   type RejectionCode,
 } from "@hedgerow/core/events/normalize-event";
+import { encodeJson } from "@hedgerow/core/exact-json";
 import type { Json } from "@hedgerow/core/json";
 import { type ProjectsByToken, requireProject } from "../accounts/projects-by-token.ts";
 import { Refusal } from "../http/errors.ts";
@@ -158,7 +159,7 @@ const TOO_LARGE = {
 } as const;
 
 function isTooLarge(sent: Json): boolean {
-  const text = JSON.stringify(sent);
+  const text = encodeJson(sent);
   if (text.length > MAX_EVENT_BYTES) return true;
   if (text.length * MAX_BYTES_PER_UNIT <= MAX_EVENT_BYTES) return false;
   return new TextEncoder().encode(text).length > MAX_EVENT_BYTES;

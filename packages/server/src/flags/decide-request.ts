@@ -12,7 +12,8 @@ export interface FlagRequest {
   readonly runtime: FlagSelection["runtime"];
 }
 
-type Identity = Pick<
+/** Who is asked about, and for which flags. */
+export type Identity = Pick<
   EvaluationRequest,
   "distinctId" | "deviceId" | "anonDistinctId" | "groups" | "personProperties" | "groupProperties"
 > & { readonly flagKeys: readonly string[] | null; readonly contexts: readonly string[] | null };
@@ -109,7 +110,7 @@ function first(object: JsonObject, names: readonly string[]): Json | undefined {
 function idText(value: Json | undefined, attr: string): string | null {
   if (value === undefined) return null;
   if (typeof value === "string") return value;
-  if (typeof value === "number") return String(value);
+  if (typeof value === "number" || typeof value === "bigint") return String(value);
   throw new Refusal("invalid_input", "Not a valid string.", { attr });
 }
 
@@ -133,7 +134,9 @@ function objectField(object: JsonObject, names: readonly string[]): JsonObject {
 function groupKeys(object: JsonObject): Record<string, string> {
   const keys = Object.create(null) as Record<string, string>;
   for (const [type, key] of Object.entries(object)) {
-    if (typeof key === "string" || typeof key === "number") keys[type] = String(key);
+    if (typeof key === "string" || typeof key === "number" || typeof key === "bigint") {
+      keys[type] = String(key);
+    }
   }
   return keys;
 }

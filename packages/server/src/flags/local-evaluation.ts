@@ -1,3 +1,4 @@
+import { encodeJson } from "@hedgerow/core/exact-json";
 import { entityTagOf } from "../http/entity-tag.ts";
 import type { FlagSnapshot } from "./compiled-flags.ts";
 import type { VersionedDefinitions } from "./flag-store.ts";
@@ -39,7 +40,7 @@ export function createLocalDefinitions(
     built.set(snapshot, variants);
     const known = variants.get(variant);
     if (known) return known;
-    const text = JSON.stringify(wire(projectId, snapshot.definitions, options));
+    const text = encodeJson(wire(projectId, snapshot.definitions, options));
     const body = Buffer.from(text);
     const definitions = { etag: entityTagOf(body), body };
     variants.set(variant, definitions);

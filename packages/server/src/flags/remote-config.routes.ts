@@ -1,3 +1,4 @@
+import { encodeJson } from "@hedgerow/core/exact-json";
 import { isJsonObject, ownValue } from "@hedgerow/core/json";
 import type { FastifyRequest } from "fastify";
 import { Type } from "typebox";
@@ -39,7 +40,7 @@ export function remoteConfigRoutes(
       if (!flag?.isRemoteConfiguration || !flag.active) return reply.code(404).send();
       const payloads = ownValue(flag.filters, "payloads");
       const payload = (isJsonObject(payloads) && ownValue(payloads, "true")) || null;
-      return reply.type("application/json; charset=utf-8").send(JSON.stringify(payload));
+      return reply.type("application/json; charset=utf-8").send(encodeJson(payload));
     },
   );
 }

@@ -4,6 +4,7 @@ import type { Scope } from "../accounts/scopes.ts";
 import { type App, allowOf, MAX_BODY_BYTES, withMethodsChecked } from "./app.ts";
 import { bearerOf } from "./credentials.ts";
 import { Refusal } from "./errors.ts";
+import { answerExactNumbers } from "./exact-answers.ts";
 import { parseStrictJson } from "./parse-json.ts";
 
 /**
@@ -71,6 +72,7 @@ export function managementApi(
   app.register(async (scope) => {
     const management = scope as App;
     readJsonBodies(management);
+    answerExactNumbers(management);
     const paths = new Map<string, ManagementPath>();
     management.addHook("onRoute", (route) => {
       if (route.schema?.hide) return;

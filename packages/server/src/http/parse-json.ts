@@ -1,4 +1,5 @@
 import { cleanJson, mayNeedCleaning } from "@hedgerow/core/events/clean-json";
+import { parseExactJson } from "@hedgerow/core/exact-json";
 import type { Json } from "@hedgerow/core/json";
 import JSON5 from "json5";
 
@@ -37,7 +38,7 @@ export function parseStrictJson(text: string): Json {
 }
 
 function parseClean(text: string): Json {
-  const value = JSON.parse(text) as Json;
+  const value = parseExactJson(text);
   return mayNeedCleaning(text) ? cleanJson(value) : value;
 }
 
@@ -45,7 +46,7 @@ function parseLenient(text: string, strictError: unknown): Json {
   const repaired = withoutBareNumbers(text);
   if (repaired !== text) {
     try {
-      return cleanJson(JSON.parse(repaired));
+      return cleanJson(parseExactJson(repaired));
     } catch {
       // Other liberties were taken too: the lenient parser may read them.
     }

@@ -113,6 +113,8 @@ function pythonType(value: unknown): string {
       return "str";
     case "number":
       return Number.isInteger(value) ? "int" : "float";
+    case "bigint":
+      return "int";
     case "boolean":
       return "bool";
     default:

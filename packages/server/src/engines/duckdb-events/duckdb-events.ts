@@ -1,5 +1,6 @@
 import type { DuckDBConnection } from "@duckdb/node-api";
 import { encodeEvent } from "@hedgerow/core/events/event-codec";
+import { encodeJson } from "@hedgerow/core/exact-json";
 import {
   type EventBatch,
   type EventRow,
@@ -87,7 +88,7 @@ export async function openDuckDbEvents(
     for (const [index, row] of rows.entries()) {
       const personId = personChanges.personOf(row);
       if (won[index] !== 1 || personId === undefined) continue;
-      kept.push({ ...row, personId, text: JSON.stringify(row.event.properties) });
+      kept.push({ ...row, personId, text: encodeJson(row.event.properties) });
     }
     return { kept, repeated: rows.filter((_, index) => won[index] !== 1) };
   }

@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { DuckDBAppender, DuckDBConnection } from "@duckdb/node-api";
+import { encodeJson } from "@hedgerow/core/exact-json";
 import { type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
 import type { EventRow } from "../../events/event-store.ts";
 import { timestampOf, uuidValueOf } from "./duckdb-values.ts";
@@ -118,7 +119,7 @@ const MAX_INSERT_ID_CHARS = 200;
 /** An event's `$insert_id`, which two sendings of one event have in common. */
 export function insertIdOf(properties: JsonObject): string | null {
   const id = ownValue(properties, "$insert_id");
-  if (typeof id === "number") return String(id);
+  if (typeof id === "number" || typeof id === "bigint") return String(id);
   if (typeof id !== "string" || id === "" || id.length > MAX_INSERT_ID_CHARS) return null;
   return id;
 }
@@ -131,6 +132,6 @@ function appendText(appender: DuckDBAppender, text: string | null): void {
 /** Text as it is, everything else as JSON (a flag's answer may be `true`). */
 function columnText(value: Json | undefined): string | null {
   if (value === undefined || value === null) return null;
-  const text = typeof value === "string" ? value : JSON.stringify(value);
+  const text = typeof value === "string" ? value : encodeJson(value);
   return text.length > MAX_COLUMN_CHARS ? null : text;
 }

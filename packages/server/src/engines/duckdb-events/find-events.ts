@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { type DuckDBConnection, DuckDBTimestampValue, type DuckDBValue } from "@duckdb/node-api";
+import { parseExactJson } from "@hedgerow/core/exact-json";
 import type { JsonObject } from "@hedgerow/core/json";
 import type { EventPage, EventQuery, StoredEvent } from "../../events/event-store.ts";
 import { timestampOf } from "./duckdb-values.ts";
@@ -271,7 +272,7 @@ function toStoredEvent(row: Row): StoredEvent {
     event: row.event,
     distinctId: row.distinctId,
     personId: row.personId,
-    properties: JSON.parse(row.properties) as JsonObject,
+    properties: parseExactJson(row.properties) as JsonObject,
     timestamp: new Date(row.timestampMs),
     receivedAt: new Date(row.receivedMs),
   };
