@@ -22,9 +22,11 @@ import { createFlagStore } from "./engines/sql/flag-store.ts";
 import { openMetadata } from "./engines/sql/open-metadata.ts";
 import { createPersonStore } from "./engines/sql/person-store.ts";
 import { captureRoutes } from "./events/capture.routes.ts";
+import { captureV1Routes } from "./events/capture-v1.routes.ts";
 import { eventRoutes } from "./events/events.routes.ts";
 import { countCaptures, countPreparations, showPositions } from "./events/ingestion-metrics.ts";
 import { createPendingPersons } from "./events/pending-persons.ts";
+import { createRecentEvents } from "./events/recent-events.ts";
 import { startWorker } from "./events/worker.ts";
 import { createChangeDefinitions } from "./flags/change-definitions.ts";
 import { createCompiledFlags, watchRevisions } from "./flags/compiled-flags.ts";
@@ -161,6 +163,19 @@ async function compose(
     return { captured: await log.end(), persons, stored: store };
   });
 
+  const recentEvents = createRecentEvents(Date.now);
+  const captureDeps = {
+    projects,
+    log,
+    events,
+    recent: recentEvents,
+    pendingPersons,
+    trustedProxies: config.trustedProxies,
+    clock: now,
+    newUuid,
+    observer: countCaptures(metrics),
+  };
+
   const app = createApp({ logger });
   prepareApp?.(app);
   publicApi(app, (open) => {
@@ -174,15 +189,8 @@ async function compose(
       newUuid: v4,
       reportFault,
     });
-    captureRoutes(open, {
-      projects,
-      log,
-      pendingPersons,
-      trustedProxies: config.trustedProxies,
-      clock: now,
-      newUuid,
-      observer: countCaptures(metrics),
-    });
+    captureRoutes(open, captureDeps);
+    captureV1Routes(open, captureDeps);
     localEvaluationRoutes(open, {
       authenticateForDefinitions,
       compiledFlags,

@@ -8,14 +8,17 @@ import { pino } from "pino";
 import { Registry } from "prom-client";
 import { v7 } from "uuid";
 import { createProjectsByToken } from "../accounts/projects-by-token.ts";
+import { openDuckDbEvents } from "../engines/duckdb-events/duckdb-events.ts";
 import { openEmbeddedLog } from "../engines/embedded-log/embedded-log.ts";
 import { createAccountStore } from "../engines/sql/account-store.ts";
 import { openTemporarySqlite } from "../engines/sql/sql-engines.contract.ts";
 import { createApp } from "../http/app.ts";
 import { publicApi } from "../http/public-api.ts";
 import { captureRoutes } from "./capture.routes.ts";
+import { captureV1Routes } from "./capture-v1.routes.ts";
 import { countCaptures } from "./ingestion-metrics.ts";
 import { createPendingPersons } from "./pending-persons.ts";
+import { createRecentEvents } from "./recent-events.ts";
 
 export const TOKEN = "phc_capture_test";
 /** Key of a project that anonymizes addresses. */
@@ -58,17 +61,25 @@ export async function openCaptureApi(options: { maxLogBytes?: number } = {}) {
   const pendingPersons = createPendingPersons({ distinctIdsOf: async (_project, id) => [id] });
   const metrics = new Registry();
   const app = createApp({ logger: pino({ level: "silent" }) });
-  publicApi(app, (open) =>
-    captureRoutes(open, {
-      projects: createProjectsByToken({ accounts, now: Date.now }),
-      log,
-      pendingPersons,
-      trustedProxies: [PROXY],
-      clock: () => ARRIVAL,
-      newUuid: v7,
-      observer: countCaptures(metrics),
-    }),
-  );
+  const events = await openDuckDbEvents(join(folder, "events.duckdb"));
+  let recent = createRecentEvents(Date.now);
+  const deps = {
+    projects: createProjectsByToken({ accounts, now: Date.now }),
+    log,
+    events,
+    get recent() {
+      return recent;
+    },
+    pendingPersons,
+    trustedProxies: [PROXY],
+    clock: () => ARRIVAL,
+    newUuid: v7,
+    observer: countCaptures(metrics),
+  };
+  publicApi(app, (open) => {
+    captureRoutes(open, deps);
+    captureV1Routes(open, deps);
+  });
   await app.ready();
   let read = 0;
 
@@ -94,8 +105,18 @@ export async function openCaptureApi(options: { maxLogBytes?: number } = {}) {
       }
       return events;
     },
+    /** Stores all that the log has and forgets the rest, as a restart would. */
+    async restart() {
+      const { entries, end } = await log.read(await events.position(), 10_000, AbortSignal.any([]));
+      const rows = entries.map(({ position, event }) => {
+        return { position, event, personId: randomUUID(), groupKeys: [], changedBy: [] };
+      });
+      await events.insert({ rows, merges: [], drops: [], deadLetters: [], end });
+      recent = createRecentEvents(Date.now);
+    },
     async close() {
       await app.close();
+      await events.close();
       await log.close();
       await database.close();
       rmSync(folder, { recursive: true, force: true });

@@ -1,11 +1,14 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { App } from "../http/app.ts";
 import { clientAddressOf } from "../http/client-address.ts";
+import { bearerOf } from "../http/credentials.ts";
 import { decodeBody, encodedBodyOf } from "../http/decode-body.ts";
+import { Refusal } from "../http/errors.ts";
 import { queryText } from "../http/query-text.ts";
 import { networks } from "../platform/network-address.ts";
-import { CaptureAnswer, CaptureQuery, wireRejected } from "./capture.schemas.ts";
+import { CaptureAnswer, CaptureQuery, wireCaptured } from "./capture.schemas.ts";
 import { type CaptureDeps, type CaptureInput, capture, discard } from "./capture.ts";
+import { sdkOfRequest } from "./sdk.ts";
 
 const tags = ["events"];
 
@@ -33,12 +36,19 @@ export function captureRoutes(app: App, deps: CaptureRouteDeps): void {
     (nameForUnnamed: string | null) => async (request: FastifyRequest, reply: FastifyReply) => {
       const input = readRequest(request);
       const clientAddress = clientAddressOf(request, isTrustedProxy);
-      const rejected = await capture(deps, { ...input, clientAddress, nameForUnnamed });
-      if (isBeacon(request)) return reply.code(204).send();
-      return rejected.length === 0
-        ? { status: 1 as const }
-        : { status: 1 as const, rejected: rejected.map(wireRejected) };
+      const sdk = sdkOfRequest(request);
+      const captured = await capture(deps, { ...input, clientAddress, nameForUnnamed, sdk });
+      return isBeacon(request) ? reply.code(204).send() : wireCaptured(captured);
     };
+
+  function readRequest(request: FastifyRequest) {
+    try {
+      return readBody(request);
+    } catch (error) {
+      if (error instanceof Refusal) tellUndecodable(deps, request, error);
+      throw error;
+    }
+  }
 
   async function takeRecording(request: FastifyRequest, reply: FastifyReply) {
     await discard(deps.projects, readRequest(request));
@@ -71,7 +81,7 @@ export function captureRoutes(app: App, deps: CaptureRouteDeps): void {
   });
 }
 
-function readRequest(request: FastifyRequest): Pick<CaptureInput, "body" | "text" | "beside"> {
+function readBody(request: FastifyRequest): Pick<CaptureInput, "body" | "text" | "beside"> {
   const { value, text, form } = decodeBody(encodedBodyOf(request), "invalid_payload");
   const { query } = request;
   const beside = {
@@ -84,6 +94,29 @@ function readRequest(request: FastifyRequest): Pick<CaptureInput, "body" | "text
     querySentAt: queryText(query, "sent_at") ?? queryText(query, "_"),
   };
   return { body: value, text, beside };
+}
+
+/** A body that cannot be read may be of a project all the same: the one that the query or a header names. */
+export function tellUndecodable(
+  { projects, observer }: Pick<CaptureDeps, "projects" | "observer">,
+  request: FastifyRequest,
+  refusal: Refusal,
+): void {
+  const { query } = request;
+  const token = queryText(query, "api_key") ?? queryText(query, "token") ?? bearerOf(request);
+  const sdk = sdkOfRequest(request);
+  const tell = (projectId: number | undefined) =>
+    observer.undecodable(refusal.body.detail, {
+      sdk,
+      ...(projectId !== undefined && { projectId }),
+    });
+  const found = token === undefined || token === "" ? undefined : projects.find(token);
+  if (found instanceof Promise) {
+    found.then(
+      (project) => tell(project?.id),
+      () => tell(undefined),
+    );
+  } else tell(found?.id);
 }
 
 function isBeacon(request: FastifyRequest): boolean {

@@ -1,5 +1,5 @@
 import { type Static, Type } from "typebox";
-import type { RejectedEvent } from "./capture.ts";
+import type { Captured, RejectedEvent } from "./capture.ts";
 
 export const CaptureQuery = Type.Object({
   compression: Type.Optional(Type.String({ description: "gzip, gzip-js, lz64 or base64." })),
@@ -25,11 +25,31 @@ export const CaptureAnswer = Type.Object({
       { description: "Events that were not taken; absent when all were." },
     ),
   ),
+  duplicates: Type.Optional(
+    Type.Array(
+      Type.Object({
+        index: Type.Integer({ description: "Index in the batch as sent." }),
+        uuid: Type.String({ format: "uuid" }),
+        code: Type.Union([Type.Literal("duplicate"), Type.Literal("conflict")], {
+          description: "`conflict`: the uuid belongs to another event, which stays.",
+        }),
+      }),
+      { description: "Events whose uuid is taken already; absent where there are none." },
+    ),
+  ),
 });
 
 type WireRejected = NonNullable<Static<typeof CaptureAnswer>["rejected"]>[number];
 
-/** The wire form of an event that was not taken. */
-export function wireRejected({ index, uuid, code, detail }: RejectedEvent): WireRejected {
+/** The wire form of what became of a request: what was taken needs no word. */
+export function wireCaptured({ rejected, duplicates }: Captured): Static<typeof CaptureAnswer> {
+  return {
+    status: 1,
+    ...(rejected.length > 0 && { rejected: rejected.map(wireRejected) }),
+    ...(duplicates.length > 0 && { duplicates: [...duplicates] }),
+  };
+}
+
+function wireRejected({ index, uuid, code, detail }: RejectedEvent): WireRejected {
   return { index, ...(uuid !== undefined && { uuid }), code, detail };
 }

@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
 import {
   type BesideBody,
   type EnvelopeFault,
@@ -6,29 +7,46 @@ import {
 } from "@hedgerow/core/events/capture-envelope";
 import type { CapturedEvent } from "@hedgerow/core/events/event";
 import {
+  type Acceptance,
   type CaptureWarning,
   claimedUuid,
+  type EventSurroundings,
   MAX_EVENT_BYTES,
   normalizeEvent,
   type RejectionCode,
 } from "@hedgerow/core/events/normalize-event";
 import { encodeJson } from "@hedgerow/core/exact-json";
-import type { Json } from "@hedgerow/core/json";
+import { isJsonObject, type Json, ownValue } from "@hedgerow/core/json";
 import { type ProjectsByToken, requireProject } from "../accounts/projects-by-token.ts";
 import { Refusal } from "../http/errors.ts";
 import { type EventLog, LogUnavailable } from "./event-log.ts";
+import type { EventStore } from "./event-store.ts";
 import type { PendingPersons } from "./pending-persons.ts";
+import { type RecentEvents, samenessOf } from "./recent-events.ts";
+import { type Sdk, sdkOfProperties } from "./sdk.ts";
 
-/** Told what becomes of events at the door; for counters. */
+/** Told what becomes of events at the door; for counters, warnings and receipts. */
 export interface CaptureObserver {
   captured(count: number): void;
-  rejected(code: RejectionCode): void;
-  warned(warning: CaptureWarning): void;
+  rejected(rejected: RejectedEvent, from: Origin): void;
+  /** Not taken because its uuid is taken. */
+  repeated(event: CapturedEvent, as: Repeated): void;
+  warned(warning: CaptureWarning, event: CapturedEvent, from: Origin): void;
+  /** A body that could not be read; of no project where only the body tells it. */
+  undecodable(detail: string, from: Partial<Origin> & Pick<Origin, "sdk">): void;
+}
+
+/** Whose request it is, and what sent it. */
+export interface Origin {
+  readonly projectId: number;
+  readonly sdk: Sdk;
 }
 
 export interface CaptureDeps {
   readonly projects: ProjectsByToken;
   readonly log: Pick<EventLog, "append">;
+  readonly events: Pick<EventStore, "known">;
+  readonly recent: RecentEvents;
   readonly pendingPersons: Pick<PendingPersons, "add">;
   readonly clock: () => Date;
   readonly newUuid: () => string;
@@ -45,6 +63,8 @@ export interface CaptureInput {
   readonly clientAddress: string | null;
   /** Name of events that have none: `$identify` on `/engage`, `null` elsewhere. */
   readonly nameForUnnamed: string | null;
+  /** What the request itself names as its sender; events may name another. */
+  readonly sdk: Sdk;
 }
 
 /** An event of a request that was not taken, though others were. */
@@ -58,6 +78,22 @@ export interface RejectedEvent {
   readonly detail: string;
 }
 
+/** `duplicate`: the same event again. `conflict`: another event with its uuid; the first wins. */
+export type Repeated = "duplicate" | "conflict";
+
+/** An event that was not taken because its uuid is taken (decision 17): a success. */
+export interface RepeatedEvent {
+  readonly index: number;
+  readonly uuid: string;
+  readonly code: Repeated;
+}
+
+/** What became of the events of a request beside those that were taken. */
+export interface Captured {
+  readonly rejected: readonly RejectedEvent[];
+  readonly duplicates: readonly RepeatedEvent[];
+}
+
 /**
  * Takes the events of one request (decision 14): every valid one is stored, whatever the others
  * are. Resolves once what was taken would survive a crash, with what was not.
@@ -65,45 +101,165 @@ export interface RejectedEvent {
  * Throws a {@link Refusal}: 400 when the body is no capture request or none of its events could be
  * taken, 413 when it is their size alone, 401 by decision 15, 503 when the log takes nothing.
  */
-export async function capture(
-  deps: CaptureDeps,
-  input: CaptureInput,
-): Promise<readonly RejectedEvent[]> {
+export async function capture(deps: CaptureDeps, input: CaptureInput): Promise<Captured> {
   const receivedAt = deps.clock();
   const { project, envelope } = await openEnvelope(deps.projects, input);
-  const surroundings = {
-    projectId: project.id,
-    anonymizeIps: project.anonymizeIps,
-    sentAt: envelope.sentAt,
-    receivedAt,
-    clientAddress: input.clientAddress,
-    nameForUnnamed: input.nameForUnnamed,
-    newUuid: deps.newUuid,
-  };
-  const mayHoldLargeEvents = input.text.length * MAX_BYTES_PER_UNIT > MAX_EVENT_BYTES;
-  const taken: CapturedEvent[] = [];
-  const rejected: RejectedEvent[] = [];
-  for (const [index, sent] of envelope.events.entries()) {
-    const outcome =
-      mayHoldLargeEvents && isTooLarge(sent) ? TOO_LARGE : normalizeEvent(sent, surroundings);
-    switch (outcome.kind) {
-      case "accepted":
-        taken.push(outcome.event);
-        for (const warning of outcome.warnings) deps.observer.warned(warning);
-        break;
-      case "rejected": {
-        const { code, field, detail } = outcome;
-        rejected.push({ index, uuid: claimedUuid(sent), code, field, detail });
-        deps.observer.rejected(code);
-        break;
+  const from = { projectId: project.id, sdk: input.sdk };
+  const examined = await examine(deps, envelope.events, {
+    textLength: input.text.length,
+    surroundings: {
+      projectId: project.id,
+      anonymizeIps: project.anonymizeIps,
+      sentAt: envelope.sentAt,
+      receivedAt,
+      clientAddress: input.clientAddress,
+      nameForUnnamed: input.nameForUnnamed,
+      newUuid: deps.newUuid,
+    },
+  });
+  const rejected = examined.outcomes.flatMap(({ rejected }) => rejected ?? []);
+  for (const one of rejected) deps.observer.rejected(one, from);
+  if (rejected.length === envelope.events.length) throw nothingTaken(rejected, envelope.isSingle);
+  try {
+    await store(deps, examined, from);
+  } catch (error) {
+    if (!(error instanceof LogUnavailable)) throw error;
+    throw new Refusal("unavailable", "Unable to store event. Please try again.", {
+      headers: { "retry-after": String(error.retryAfterSeconds) },
+    });
+  }
+  const duplicates = examined.outcomes.flatMap(({ taken, repeated }, index) =>
+    taken && repeated ? [{ index, uuid: taken.event.uuid, code: repeated }] : [],
+  );
+  return { rejected, duplicates };
+}
+
+/** What examining one event gave: at most one of the first two; neither where it is not kept. */
+export interface ExaminedEvent {
+  readonly taken?: Acceptance;
+  readonly rejected?: RejectedEvent;
+  /** Set where a taken event's uuid is taken already, durably or by an earlier event of the request. */
+  repeated?: Repeated;
+}
+
+export interface Examined {
+  /** By index as sent. */
+  readonly outcomes: readonly ExaminedEvent[];
+}
+
+/** Events examined without letting other requests run in between: a few milliseconds. */
+const EVENTS_PER_TURN = 500;
+
+/** Checks and completes the events of a request and finds those that came before; stores nothing. */
+export async function examine(
+  { events, recent }: Pick<CaptureDeps, "events" | "recent">,
+  sent: readonly Json[],
+  request: {
+    readonly surroundings: EventSurroundings;
+    /** Length of the text that the events were in. */
+    readonly textLength: number;
+    /** True where an event without a uuid is refused. */
+    readonly uuidIsRequired?: true;
+  },
+): Promise<Examined> {
+  const { surroundings, textLength, uuidIsRequired = false } = request;
+  const { projectId } = surroundings;
+  const mayHoldLargeEvents = textLength * MAX_BYTES_PER_UNIT > MAX_EVENT_BYTES;
+  const outcomes: ExaminedEvent[] = [];
+  const firsts = new Map<string, CapturedEvent>();
+  const unsure: { outcome: ExaminedEvent; event: CapturedEvent }[] = [];
+  for (const [index, one] of sent.entries()) {
+    if (index > 0 && index % EVENTS_PER_TURN === 0) await nextTurn();
+    const result =
+      mayHoldLargeEvents && isTooLarge(one)
+        ? TOO_LARGE
+        : uuidIsRequired && lacksUuid(one)
+          ? NO_UUID
+          : normalizeEvent(one, surroundings);
+    if (result.kind === "discarded") outcomes.push({});
+    else if (result.kind === "rejected") {
+      const { code, field, detail } = result;
+      outcomes.push({ rejected: { index, uuid: claimedUuid(one), code, field, detail } });
+    } else {
+      const { event } = result;
+      const outcome: ExaminedEvent = { taken: result };
+      outcomes.push(outcome);
+      const first = firsts.get(event.uuid);
+      const repeated = first
+        ? samenessOf(first) === samenessOf(event)
+          ? "duplicate"
+          : "conflict"
+        : recent.compare(projectId, event);
+      if (repeated) outcome.repeated = repeated;
+      else {
+        firsts.set(event.uuid, event);
+        // Whoever made up the uuid just now or since when everything is remembered sends it first.
+        if (!isYoung(event, one, recent)) unsure.push({ outcome, event });
       }
-      case "discarded":
-        break;
     }
   }
-  if (rejected.length === envelope.events.length) throw nothingTaken(rejected, envelope.isSingle);
-  await store(deps, taken);
-  return rejected;
+  if (unsure.length > 0) {
+    const known = await events.known(
+      projectId,
+      unsure.map(({ event }) => event),
+    );
+    for (const [index, { outcome }] of unsure.entries()) {
+      const acquaintance = known[index];
+      if (acquaintance === "duplicate" || acquaintance === "conflict") {
+        outcome.repeated = acquaintance;
+      }
+    }
+  }
+  return { outcomes };
+}
+
+/** Clocks of clients may be this much ahead before an event of theirs counts as one that is new. */
+const CLOCK_TOLERANCE_MS = 60_000;
+
+/**
+ * True for an event whose uuid came into being so lately that an earlier sending would be
+ * remembered. Saves asking the store about nearly everything that SDKs send.
+ */
+function isYoung({ uuid }: CapturedEvent, sent: Json, recent: RecentEvents): boolean {
+  if (claimedUuid(sent) === undefined) return true;
+  if (uuid.charAt(14) !== "7") return false;
+  const madeAtMs = Number.parseInt(uuid.slice(0, 8) + uuid.slice(9, 13), 16);
+  return madeAtMs > recent.completeSinceMs + CLOCK_TOLERANCE_MS;
+}
+
+/**
+ * Stores what was taken and was not there before, and tells the observer. Resolves when it would
+ * survive a crash. Rejects with {@link LogUnavailable}; nothing is stored then.
+ */
+export async function store(
+  { log, pendingPersons, observer, recent }: CaptureDeps,
+  { outcomes }: Examined,
+  from: Origin,
+): Promise<void> {
+  const accepted = outcomes.flatMap(({ taken, repeated }) => (taken && !repeated ? [taken] : []));
+  if (accepted.length > 0) {
+    const events = accepted.map(({ event }) => event);
+    const positions = await log.append(events);
+    const entries = events.map((event, index) => ({
+      position: positions[index] ?? Number.NaN,
+      event,
+    }));
+    for (const { event, position } of entries) recent.add(from.projectId, event, position);
+    // Before the answer: whoever has it may ask for flags and must find what was captured.
+    pendingPersons.add(entries);
+    observer.captured(events.length);
+  }
+  for (const { event, warnings } of accepted) {
+    for (const warning of warnings) observer.warned(warning, event, originOf(event, from));
+  }
+  for (const { taken, repeated } of outcomes) {
+    if (taken && repeated) observer.repeated(taken.event, repeated);
+  }
+}
+
+/** Events tell best what sent them. */
+function originOf({ properties }: CapturedEvent, { projectId, sdk }: Origin): Origin {
+  return { projectId, sdk: sdkOfProperties(properties) ?? sdk };
 }
 
 /**
@@ -127,27 +283,6 @@ async function openEnvelope(
   return { project: found instanceof Promise ? await found : found, envelope };
 }
 
-async function store(
-  { log, pendingPersons, observer }: CaptureDeps,
-  events: readonly CapturedEvent[],
-): Promise<void> {
-  if (events.length === 0) return;
-  let positions: readonly number[];
-  try {
-    positions = await log.append(events);
-  } catch (error) {
-    if (!(error instanceof LogUnavailable)) throw error;
-    throw new Refusal("unavailable", "Unable to store event. Please try again.", {
-      headers: { "retry-after": String(error.retryAfterSeconds) },
-    });
-  }
-  // Before the answer: whoever has it may ask for flags and must find what was captured.
-  pendingPersons.add(
-    events.map((event, index) => ({ position: positions[index] ?? Number.NaN, event })),
-  );
-  observer.captured(events.length);
-}
-
 /** No UTF-16 unit takes more in UTF-8. */
 const MAX_BYTES_PER_UNIT = 3;
 
@@ -157,6 +292,17 @@ const TOO_LARGE = {
   field: null,
   detail: `An event must not be larger than ${MAX_EVENT_BYTES} bytes of JSON!`,
 } as const;
+
+const NO_UUID = {
+  kind: "rejected",
+  code: "invalid_uuid",
+  field: "uuid",
+  detail: 'All events must have the event field "uuid"!',
+} as const;
+
+function lacksUuid(sent: Json): boolean {
+  return isJsonObject(sent) && ["", null].includes((ownValue(sent, "uuid") ?? null) as null);
+}
 
 function isTooLarge(sent: Json): boolean {
   const text = encodeJson(sent);

@@ -2,6 +2,9 @@ import { Counter, Gauge, type Registry } from "prom-client";
 import type { CaptureObserver } from "./capture.ts";
 import type { PreparationObserver } from "./prepare-run.ts";
 
+/** Whoever sends may say any name: no more of them than this are counted each. */
+const MAX_SDK_LABELS = 50;
+
 /** Counts what becomes of events at the door, for whoever operates the process. */
 export function countCaptures(registry: Registry): CaptureObserver {
   const registers = [registry];
@@ -22,10 +25,30 @@ export function countCaptures(registry: Registry): CaptureObserver {
     labelNames: ["warning"],
     registers,
   });
+  const repeated = new Counter({
+    name: "hedgerow_repeated_events_total",
+    help: "Events that were not taken because their uuid was taken, by what they were.",
+    labelNames: ["as"],
+    registers,
+  });
+  const undecodable = new Counter({
+    name: "hedgerow_undecodable_bodies_total",
+    help: "Bodies of capture requests that could not be read, by what sent them.",
+    labelNames: ["sdk"],
+    registers,
+  });
+  const sdks = new Set<string>();
+  const sdkLabel = (name: string): string => {
+    if (name === "") return "unknown";
+    if (sdks.size < MAX_SDK_LABELS) sdks.add(name);
+    return sdks.has(name) ? name : "other";
+  };
   return {
     captured: (count) => captured.inc(count),
-    rejected: (code) => rejected.inc({ code }),
+    rejected: ({ code }) => rejected.inc({ code }),
+    repeated: (_event, as) => repeated.inc({ as }),
     warned: (warning) => warned.inc({ warning }),
+    undecodable: (_detail, { sdk }) => undecodable.inc({ sdk: sdkLabel(sdk.name) }),
   };
 }
 

@@ -4,6 +4,7 @@ import lzString from "lz-string";
 import { describe, expect, it } from "vitest";
 import { decodeBody, type EncodedBody, MAX_DECODED_BYTES } from "./decode-body.ts";
 import { Refusal } from "./errors.ts";
+import { zstdBomb, zstdRaw } from "./zstd.setup.ts";
 
 const event = {
   event: "visit",
@@ -84,6 +85,9 @@ describe("decodeBody", () => {
     ["deflate with zlib header", deflateSync(json), { contentEncoding: "deflate" }],
     ["deflate, raw", deflateRawSync(json), { contentEncoding: "deflate" }],
     ["br", brotliCompressSync(json), { contentEncoding: "br" }],
+    ["zstd by header", zstdRaw(json), { contentEncoding: "zstd" }],
+    ["zstd without any label", zstdRaw(json), {}],
+    ["base64 of zstd", zstdRaw(json).toString("base64"), { query: { compression: "zstd" } }],
     ["lz64 by query", lz, { query: { compression: "lz64" } }],
     ["lz-string by query", lz, { query: { compression: "lz-string" } }],
     ["lz64 in a form", `data=${encodeURIComponent(lz)}&compression=lz64`, { contentType: FORM }],
@@ -142,6 +146,17 @@ describe("decodeBody", () => {
     const decoded = decode(body, { contentType: "multipart/form-data; boundary=xx" });
     expect(decoded.value).toEqual(event);
     expect(decoded.form.get("api_key")).toBe("phc_1");
+  });
+
+  it("[DE-2] reads what a Zstandard compressor wrote", () => {
+    const bytes = Buffer.from(
+      "KLUv/QRovQEAIkMLEbDrZxKZJoKiZVg1ZBl0TK4CMRrpMeVkiOD0vq9hul2XfSm2DGxUOL3p7oYBAQDfm/alDB40D4s=",
+      "base64",
+    );
+    expect(decode(bytes).value).toEqual({
+      event: "big",
+      properties: { text: "abcdefghij".repeat(500) },
+    });
   });
 
   it("[DE-2] hands over the other fields of a form", () => {
@@ -209,6 +224,8 @@ describe("decodeBody", () => {
     ["a form without JSON", "data=%7Bx"],
     ["bad percent-encoding", "%7B%zz"],
     ["cut-off gzip", gzipSync(json).subarray(0, -20)],
+    ["cut-off zstd", zstdRaw(json).subarray(0, -20)],
+    ["a broken zstd frame", Buffer.concat([zstdRaw("").subarray(0, 6), Buffer.alloc(40, 0xff)])],
     ["the word undefined", "undefined"],
     ["white space", "  "],
   ])("[DE-7] refuses %s with 400 malformed_data", (_title, bytes) => {
@@ -239,6 +256,8 @@ describe("decodeBody", () => {
         brotliCompressSync(bomb, { params: { [constants.BROTLI_PARAM_QUALITY]: 1 } }),
         { contentEncoding: "br" },
       ],
+      ["zstd", zstdBomb(21), { contentEncoding: "zstd" }],
+      ["zstd, a thousand times as large", zstdBomb(20_000), {}],
       ["lz64", lzOfSpaces(7000), { query: { compression: "lz64" } }],
     ])("the decoded size of %s, naming the limit", (_title, bytes, rest) => {
       const started = performance.now();

@@ -8,6 +8,7 @@ import {
 import type { Json } from "@hedgerow/core/json";
 import type { FastifyRequest } from "fastify";
 import { decompressLzBase64 } from "./decompress-lz-base64.ts";
+import { decompressZstd, isZstd } from "./decompress-zstd.ts";
 import { Refusal } from "./errors.ts";
 import { parseJson } from "./parse-json.ts";
 import { queryText } from "./query-text.ts";
@@ -40,7 +41,7 @@ export interface DecodedBody {
 /**
  * Decodes the body of a public request as PostHog's services and SDKs of every age understand it
  * (posthog-api 8.6, 8.7, 9.7): JSON under any content type, form field or query parameter `data`,
- * gzip (labelled or not), gzip-js, deflate, br, lz64, base64, and these inside each other. Labels
+ * gzip and zstd (labelled or not), gzip-js, deflate, br, lz64, base64, and these inside each other. Labels
  * are hints: a plain body under a wrong label is read as what it is.
  *
  * Throws a {@link Refusal}: 413 `request_too_large` when any layer decodes to more than
@@ -60,15 +61,18 @@ export function decodeBody(
 }
 
 /** The body of a request to a public route, where bodies arrive as bytes. */
-export function encodedBodyOf(request: FastifyRequest): EncodedBody {
+export function encodedBodyOf(
+  request: Pick<FastifyRequest, "body" | "headers" | "query">,
+): EncodedBody {
   return {
-    bytes: Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0),
+    bytes: Buffer.isBuffer(request.body) ? request.body : NO_BYTES,
     contentType: request.headers["content-type"],
     contentEncoding: request.headers["content-encoding"],
     query: request.query as Record<string, unknown>,
   };
 }
 
+const NO_BYTES = Buffer.alloc(0);
 const NO_FIELDS: ReadonlyMap<string, string> = new Map();
 
 function decode({ bytes, contentType, contentEncoding, query }: EncodedBody): DecodedBody {
@@ -122,6 +126,9 @@ function decodeLayers(
 function undress(layer: Buffer | string, labels: readonly string[]): Buffer | string | undefined {
   if (typeof layer !== "string") {
     if (isGzip(layer)) return decompress(gunzipSync, layer);
+    if (isZstd(layer)) {
+      return decompress((bytes) => decompressZstd(bytes, MAX_DECODED_BYTES), layer);
+    }
     if (labels.includes("deflate")) {
       const hasHeader = (layer.readUInt8(0) & 0x0f) === 8 && layer.length > 1;
       const zlib = hasHeader && layer.readUInt16BE(0) % 31 === 0 ? inflateSync : inflateRawSync;
@@ -180,7 +187,7 @@ function fromBase64(text: string): Buffer | string | undefined {
   if (joined.length < 4 || !/^[\w+/-]+={0,2}$/.test(joined)) return undefined;
   const bytes = Buffer.from(joined, "base64");
   // Short words are base64 too: only what decodes to something is taken for it.
-  const holdsMore = isGzip(bytes) || looksLikeJson(bytes) || isBase64Text(bytes);
+  const holdsMore = isGzip(bytes) || isZstd(bytes) || looksLikeJson(bytes) || isBase64Text(bytes);
   return holdsMore ? bytes : undefined;
 }
 
@@ -229,6 +236,8 @@ const KNOWN_ENCODINGS: Readonly<Record<string, string>> = {
   "gzip-js": "gzip",
   deflate: "deflate",
   br: "br",
+  zstd: "zstd",
+  identity: "identity",
   lz64: "lz64",
   "lz-string": "lz64",
   base64: "base64",
@@ -242,6 +251,13 @@ function namesIn(label: string | undefined): string[] {
     const known = name.trim().toLowerCase();
     return Object.hasOwn(KNOWN_ENCODINGS, known) ? [KNOWN_ENCODINGS[known] ?? known] : [];
   });
+}
+
+/** True when a `Content-Encoding` names an encoding that no body is read in. */
+export function namesUnknownEncoding(contentEncoding: string | undefined): boolean {
+  return (contentEncoding ?? "")
+    .split(",")
+    .some((name) => name.trim() !== "" && namesIn(name).length === 0);
 }
 
 function tooLarge(): Refusal {

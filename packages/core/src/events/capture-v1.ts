@@ -1,0 +1,40 @@
+import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
+
+/** Fields of an event of capture v1 that older protocols have as properties (posthog-api 9.11). */
+const EVENT_FIELDS: readonly (readonly [field: string, property: string])[] = [
+  ["session_id", "$session_id"],
+  ["window_id", "$window_id"],
+];
+const OPTIONS: readonly (readonly [option: string, property: string])[] = [
+  ["cookieless_mode", "$cookieless_mode"],
+  ["disable_skew_correction", "$ignore_sent_at"],
+  ["process_person_profile", "$process_person_profile"],
+  ["product_tour_id", "$product_tour_id"],
+];
+
+/**
+ * An event of capture v1 as older protocols write it: session, window and options become properties,
+ * and win over properties of the same names (posthog-api 9.11). What is no such event stays as it is.
+ */
+export function readV1Event(sent: Json): Json {
+  if (!isJsonObject(sent)) return sent;
+  const options = ownValue(sent, "options") ?? null;
+  const moved = [
+    ...movedFields(sent, EVENT_FIELDS),
+    ...(isJsonObject(options) ? movedFields(options, OPTIONS) : []),
+  ];
+  if (moved.length === 0) return sent;
+  const given = ownValue(sent, "properties") ?? {};
+  if (!isJsonObject(given)) return sent;
+  return { ...sent, properties: { ...given, ...Object.fromEntries(moved) } };
+}
+
+function movedFields(
+  from: JsonObject,
+  names: readonly (readonly [field: string, property: string])[],
+): (readonly [string, Json])[] {
+  return names.flatMap(([field, property]) => {
+    const value = ownValue(from, field) ?? null;
+    return value === null ? [] : [[property, value] as const];
+  });
+}

@@ -1,0 +1,111 @@
+import { readMoment } from "@hedgerow/core/events/event-time";
+import type { FastifyRequest } from "fastify";
+import { Type } from "typebox";
+import type { App } from "../http/app.ts";
+import { clientAddressOf } from "../http/client-address.ts";
+import { bearerOf } from "../http/credentials.ts";
+import { decodeBody, encodedBodyOf, namesUnknownEncoding } from "../http/decode-body.ts";
+import { Refusal } from "../http/errors.ts";
+import { networks } from "../platform/network-address.ts";
+import { type CaptureRouteDeps, tellUndecodable } from "./capture.routes.ts";
+import { captureV1 } from "./capture-v1.ts";
+import { sdkOfRequest } from "./sdk.ts";
+
+const Results = Type.Object({
+  results: Type.Record(
+    Type.String(),
+    Type.Object({
+      result: Type.Union(
+        [
+          Type.Literal("ok"),
+          Type.Literal("warning"),
+          Type.Literal("limited"),
+          Type.Literal("drop"),
+          Type.Literal("retry"),
+        ],
+        { description: "Events that say `retry` are to be sent again; all else is final." },
+      ),
+      details: Type.Optional(Type.String()),
+    }),
+    { description: "By uuid of the event as sent." },
+  ),
+});
+
+/** Capture v1: one path, the key in a header, a result for each event (posthog-api 9.11). */
+export function captureV1Routes(app: App, deps: CaptureRouteDeps): void {
+  const isTrustedProxy = networks(deps.trustedProxies);
+
+  app.post(
+    "/i/v1/analytics/events",
+    {
+      schema: {
+        tags: ["events"],
+        summary: "Capture a batch of events and tell the result of each",
+        security: [{ projectKey: [] }],
+        response: { 200: Results },
+      },
+    },
+    async (request, reply) => {
+      const requestId = request.headers["posthog-request-id"];
+      if (typeof requestId === "string") reply.header("posthog-request-id", requestId);
+      reply.header("access-control-expose-headers", "PostHog-Request-Id, Retry-After, Date");
+      const token = tokenOf(request);
+      const { value, text } = readBody(deps, request);
+      const { results, retryAfterSeconds } = await captureV1(deps, {
+        body: value,
+        text,
+        token,
+        sentAt: sentAtOf(request),
+        clientAddress: clientAddressOf(request, isTrustedProxy),
+        sdk: sdkOfRequest(request),
+      });
+      if (retryAfterSeconds !== null) reply.header("retry-after", String(retryAfterSeconds));
+      return { results: Object.fromEntries(results) };
+    },
+  );
+}
+
+function tokenOf(request: FastifyRequest): string {
+  const token = bearerOf(request);
+  if (token === undefined) {
+    throw new Refusal(
+      "missing_api_key",
+      "API key not provided. Send your project API key as `Authorization: Bearer`.",
+    );
+  }
+  if (token.startsWith("phx_")) {
+    throw new Refusal(
+      "personal_api_key",
+      "Provided API key is not valid: this is a personal API key (phx_…). Events are captured with the project API key (phc_…).",
+    );
+  }
+  return token;
+}
+
+function readBody(deps: CaptureRouteDeps, request: FastifyRequest) {
+  const body = encodedBodyOf(request);
+  if (namesUnknownEncoding(body.contentEncoding)) {
+    throw new Refusal(
+      "unsupported_media_type",
+      `Unsupported content encoding "${body.contentEncoding}": use gzip, deflate, br or zstd.`,
+    );
+  }
+  try {
+    return decodeBody(body, "invalid_payload");
+  } catch (error) {
+    if (error instanceof Refusal) tellUndecodable(deps, request, error);
+    throw error;
+  }
+}
+
+function sentAtOf({ headers }: FastifyRequest): Date | null {
+  const given = headers["posthog-request-timestamp"];
+  if (given === undefined || given === "") return null;
+  const sentAt = typeof given === "string" ? readMoment(given) : null;
+  if (sentAt) return sentAt;
+  throw new Refusal(
+    "invalid_payload",
+    "Malformed request data: PostHog-Request-Timestamp is not an ISO 8601 date and time.",
+    { attr: "PostHog-Request-Timestamp" },
+  );
+}

@@ -1,0 +1,33 @@
+import { describe, expect, it } from "vitest";
+import { sampleEvent } from "./event-log.contract.ts";
+import { createRecentEvents } from "./recent-events.ts";
+
+describe("recent events", () => {
+  it("[CA-60] tell the same event from another one with its uuid, per project", () => {
+    const recent = createRecentEvents(() => 0);
+    const event = sampleEvent({ event: "paid", distinctId: "ann" });
+    recent.add(1, event, 7);
+    expect(recent.compare(1, event)).toBe("duplicate");
+    expect(recent.compare(2, event)).toBeUndefined();
+    expect(recent.compare(1, { ...event, event: "pai", distinctId: "dann" })).toBe("conflict");
+    expect(recent.compare(1, { ...event, clientTimestamp: new Date(1) })).toBe("conflict");
+    // What was derived from the arrival differs between two sendings of one event.
+    expect(recent.compare(1, { ...event, timestamp: new Date(1) })).toBe("duplicate");
+    expect(recent.positionOf(1, event.uuid)).toBe(7);
+  });
+
+  it("[CA-60] know the last sixteen thousand at least, and since when nothing was forgotten", () => {
+    let now = 0;
+    const recent = createRecentEvents(() => now);
+    const events = Array.from({ length: 40_000 }, () => sampleEvent());
+    for (const [index, event] of events.entries()) {
+      now = index;
+      recent.add(1, event, index);
+    }
+    const known = events.flatMap(({ uuid }) => recent.positionOf(1, uuid) ?? []);
+    expect(known.length).toBeGreaterThanOrEqual(16_384);
+    expect(known.length).toBeLessThanOrEqual(32_768);
+    expect(known.at(-1)).toBe(39_999);
+    expect(recent.completeSinceMs).toBe(known[0]);
+  });
+});
