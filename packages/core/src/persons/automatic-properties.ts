@@ -76,26 +76,25 @@ const WITHOUT_FACTS: ReadonlySet<string> = new Set(["$snapshot", "$performance_e
 export function automaticProperties(
   event: string,
   properties: JsonObject,
-): { readonly set: readonly Entry[]; readonly setOnce: readonly Entry[] } {
-  const set: Entry[] = [];
-  const setOnce: Entry[] = [];
+): { readonly set: Map<string, Json>; readonly setOnce: Map<string, Json> } {
+  const set = new Map<string, Json>();
+  const setOnce = new Map<string, Json>();
   if (WITHOUT_FACTS.has(event)) return { set, setOnce };
   const hasPlace = ownValue(properties, "$geoip_disable") !== true;
   for (const name of Object.keys(properties)) {
     const initial = initialNames.get(name);
-    const value = ownValue(properties, name);
-    if (initial === undefined || value === undefined) continue;
+    if (initial === undefined) continue;
+    const value = properties[name];
+    if (value === undefined) continue;
     if (!hasPlace && name.startsWith("$geoip_")) continue;
-    set.push([name, value]);
-    setOnce.push([initial, value]);
+    set.set(name, value);
+    setOnce.set(initial, value);
   }
   // Some mobile SDKs say `$os_name`; it counts as `$os` where that is missing.
   const osName = ownValue(properties, "$os_name");
   if (osName !== undefined && ownValue(properties, "$os") === undefined) {
-    set.push(["$os", osName]);
-    setOnce.push(["$initial_os", osName]);
+    set.set("$os", osName);
+    setOnce.set("$initial_os", osName);
   }
   return { set, setOnce };
 }
-
-type Entry = readonly [name: string, value: Json];

@@ -12,6 +12,8 @@ export interface StoredPerson {
   readonly createdAt: Date;
   readonly isIdentified: boolean;
   readonly readProperties: () => PropertySheet;
+  /** Length of the properties as JSON text, roughly. */
+  readonly textLength: number;
 }
 
 /** What became of an event's person. */
@@ -57,6 +59,16 @@ export class LedgerPerson {
   get sheet(): PropertySheet {
     this.#sheet ??= this.stored ? this.stored.readProperties() : new PropertySheet();
     return this.#sheet;
+  }
+
+  /** The person as it is now, for when it is stored under a row. */
+  asStored(id: number): StoredPerson {
+    const { uuid, createdAt, isIdentified, stored } = this;
+    const sheet = this.#sheet;
+    if (!sheet && stored) return { ...stored, createdAt, isIdentified };
+    const read = sheet ?? this.sheet;
+    const textLength = read.textLength;
+    return { id, uuid, createdAt, isIdentified, textLength, readProperties: () => read };
   }
 
   /** A stored hash key; those of every person that events link must be admitted. */
@@ -130,6 +142,11 @@ export class PersonLedger {
   /** Everybody admitted or created, those merged away included, in order of appearance. */
   get persons(): readonly LedgerPerson[] {
     return this.#persons;
+  }
+
+  /** Every id that somebody has, with who has it after all merges. */
+  *distinctIds(): Generator<readonly [distinctId: string, person: LedgerPerson]> {
+    for (const [distinctId, person] of this.#byDistinctId) yield [distinctId, person.survivor];
   }
 
   get newGroupTypes(): readonly { readonly index: number; readonly name: string }[] {

@@ -96,13 +96,11 @@ export function personUpdateOf(event: CapturedEvent): PersonUpdate {
   const groupUpdate = group === "invalid" ? null : group;
   const groupTypes = mentionedGroupTypes(properties, warnings);
   if (groupUpdate && !groupTypes.includes(groupUpdate.type)) groupTypes.push(groupUpdate.type);
-  // SDKs make up an id for events that speak of a group alone: there is no such person.
-  const speaksOfGroupAlone =
-    groupUpdate !== null && distinctId === `$${groupUpdate.type}_${groupUpdate.key}`;
+  const hasNoPerson = speaksOfGroupAlone(distinctId, groupUpdate);
   return {
     distinctId,
-    keepsPerson: !speaksOfGroupAlone,
-    changes: speaksOfGroupAlone ? NO_CHANGES : personChanges(event),
+    keepsPerson: !hasNoPerson,
+    changes: hasNoPerson ? NO_CHANGES : personChanges(event),
     link: linkOf(event, distinctId, warnings),
     groupTypes,
     group: groupUpdate,
@@ -115,7 +113,15 @@ export function personUpdateOf(event: CapturedEvent): PersonUpdate {
  * which those are only the store knows.
  */
 export function touchedIds(event: CapturedEvent): TouchedIds {
-  const { distinctId, keepsPerson, link, group } = personUpdateOf(event);
+  const { properties } = event;
+  const distinctId = cleanText(event.distinctId);
+  if (ownValue(properties, "$process_person_profile") === false) {
+    return { distinctIds: [], group: null };
+  }
+  const link = linkOf(event, distinctId, []);
+  const update = event.event === "$groupidentify" ? groupUpdateOf(properties) : null;
+  const group = update === "invalid" || update === null ? null : update;
+  const keepsPerson = !speaksOfGroupAlone(distinctId, group);
   return {
     distinctIds: [...(keepsPerson || link ? [distinctId] : []), ...(link ? [link.otherId] : [])],
     group: group && { type: group.type, key: group.key },
@@ -136,13 +142,16 @@ export function groupKeyText(value: Json | undefined): string | null {
   return typeof value === "number" || typeof value === "bigint" ? String(value) : null;
 }
 
+/** SDKs make up an id for events that speak of a group alone: there is no such person. */
+function speaksOfGroupAlone(distinctId: string, group: GroupUpdate | null): boolean {
+  return group !== null && distinctId === `$${group.type}_${group.key}`;
+}
+
 function personChanges({ event, properties }: CapturedEvent): PropertyChanges {
-  const { set: automatic, setOnce: initial } = automaticProperties(event, properties);
-  return {
-    set: new Map([...automatic, ...entriesOf(properties, "$set")]),
-    setOnce: new Map([...initial, ...entriesOf(properties, "$set_once")]),
-    unset: namesToUnset(ownValue(properties, "$unset")),
-  };
+  const { set, setOnce } = automaticProperties(event, properties);
+  for (const [name, value] of entriesOf(properties, "$set")) set.set(name, value);
+  for (const [name, value] of entriesOf(properties, "$set_once")) setOnce.set(name, value);
+  return { set, setOnce, unset: namesToUnset(ownValue(properties, "$unset")) };
 }
 
 function entriesOf(properties: JsonObject, name: string): readonly (readonly [string, Json])[] {

@@ -66,6 +66,21 @@ export class PropertySheet {
     };
   }
 
+  /** Length of the properties' JSON text. */
+  get textLength(): number {
+    return this.#length + 1;
+  }
+
+  /** JSON text of the properties, as `state` has them. */
+  get propertiesText(): string {
+    return textOf(this.#values, encodeJson);
+  }
+
+  /** JSON text of the times, as `state` has them. */
+  get timesText(): string {
+    return `{"set":${textOf(this.#setAt, String)},"setOnce":${textOf(this.#setOnceAt, String)}}`;
+  }
+
   /**
    * Applies one event's changes. `"too-long"`: the properties would exceed
    * {@link MAX_PROPERTIES_LENGTH}; nothing of the event is applied then.
@@ -214,6 +229,16 @@ export class PropertySheet {
 }
 
 const EMPTY: PropertyState = { properties: {}, times: { set: {}, setOnce: {} } };
+
+/** JSON text of an object with the entries of a map; `encode` gives that of a value. */
+function textOf<Value>(map: ReadonlyMap<string, Value>, encode: (value: Value) => string): string {
+  let text = "{";
+  for (const [name, value] of map) {
+    if (text.length > 1) text += ",";
+    text += `${JSON.stringify(name)}:${encode(value)}`;
+  }
+  return `${text}}`;
+}
 
 /** Scalars only: whether objects are the same does not pay to find out. */
 function isSame(a: Json | undefined, b: Json): boolean {

@@ -5,6 +5,7 @@ import Database from "libsql";
 import { type EventLog, LogUnavailable } from "../../events/event-log.ts";
 import { openThread } from "../../platform/open-thread.ts";
 import type { FromLogThread, LogFileOptions, Segment, ToLogThread } from "./log-file.ts";
+import { createLogTail } from "./log-tail.ts";
 
 export interface EmbeddedLogOptions {
   /**
@@ -14,6 +15,11 @@ export interface EmbeddedLogOptions {
   readonly after?: number;
   /** Most bytes of events waiting for the disk before new ones are refused; 64 MiB unless given. */
   readonly maxQueuedBytes?: number;
+  /**
+   * How much of the newest events stays in memory for readers, in characters of their text; 16 Mi
+   * unless given. What is not there is read from the file.
+   */
+  readonly tailChars?: number;
   /** Largest size of the log file; 64 GiB unless given. */
   readonly maxFileBytes?: number;
 }
@@ -27,8 +33,9 @@ const READ_CHARS = 4 * 1024 * 1024;
 const RETRY_AFTER_SECONDS = 1;
 
 interface Append {
+  readonly events: readonly CapturedEvent[];
+  readonly lengths: readonly number[];
   readonly segments: readonly Segment[];
-  readonly count: number;
   readonly chars: number;
   readonly resolve: (positions: readonly number[]) => void;
   readonly reject: (error: LogUnavailable) => void;
@@ -55,6 +62,7 @@ export async function openEmbeddedLog(
   let end = 0;
   let isClosed = false;
   const wakeReaders = new Set<() => void>();
+  const tail = createLogTail(options.tailChars ?? 16 * 1024 * 1024);
 
   // One at a time: a new one is started after the one before was lost.
   let thread: Promise<Worker> | undefined = startThread(options.after ?? 0);
@@ -94,14 +102,20 @@ export async function openEmbeddedLog(
     const group = writing;
     writing = [];
     let position = end;
-    moveTo(last);
-    for (const { count, chars, resolve } of group) {
-      queuedChars -= chars;
-      const first = position + 1;
-      position += count;
-      resolve(Array.from({ length: count }, (_, index) => first + index));
-    }
+    const answers = group.map(({ events, lengths }) =>
+      events.map((event, index) => {
+        position++;
+        tail.add({ position, event }, lengths[index] ?? 0);
+        return position;
+      }),
+    );
+    // The next group is on its way to the disk while this one is answered.
     writeNext();
+    moveTo(last);
+    for (const [index, { chars, resolve }] of group.entries()) {
+      queuedChars -= chars;
+      resolve(answers[index] ?? []);
+    }
   }
 
   function refuse(reason: string): void {
@@ -138,14 +152,16 @@ export async function openEmbeddedLog(
     append(events) {
       if (events.length === 0) return Promise.resolve([]);
       if (isClosed) return Promise.reject(unavailable("the log is closed"));
-      const segments = segmentsOf(events);
-      const chars = segments.reduce((sum, { lines }) => sum + lines.length, 0);
+      const lines = events.map(encodeEvent);
+      const lengths = lines.map((line) => line.length);
+      const segments = joinSegments(lines.map((line) => ({ count: 1, lines: line })));
+      const chars = lengths.reduce((sum, length) => sum + length, 0);
       if (queuedChars > 0 && queuedChars + chars > maxQueuedChars) {
         return Promise.reject(unavailable("the disk cannot keep up with the events"));
       }
       queuedChars += chars;
       return new Promise((resolve, reject) => {
-        waiting.push({ segments, count: events.length, chars, resolve, reject });
+        waiting.push({ events, lengths, segments, chars, resolve, reject });
         writeNext();
       });
     },
@@ -164,7 +180,8 @@ export async function openEmbeddedLog(
       }
       if (signal.aborted) return { entries: [], end: after, chars: 0 };
       const known = end;
-      const { entries, chars } = reader.read(after, limit);
+      const { entries, chars } =
+        tail.read(after, { limit, maxChars: READ_CHARS }) ?? reader.read(after, limit);
       return { entries, end: entries.at(-1)?.position ?? known, chars };
     },
 
@@ -173,6 +190,7 @@ export async function openEmbeddedLog(
     },
 
     async release(upTo) {
+      tail.forget(upTo);
       const worker = await thread?.catch(() => undefined);
       if (worker) send(worker, { kind: "release", upTo });
     },
@@ -200,10 +218,6 @@ function send(worker: Worker, message: ToLogThread): void {
 
 function unavailable(message: string): LogUnavailable {
   return new LogUnavailable(message, { retryAfterSeconds: RETRY_AFTER_SECONDS });
-}
-
-function segmentsOf(events: readonly CapturedEvent[]): Segment[] {
-  return joinSegments(events.map((event) => ({ count: 1, lines: encodeEvent(event) })));
 }
 
 /** Neighbouring segments joined as long as they stay short. */

@@ -1,12 +1,19 @@
 import { createRequire } from "node:module";
 import { isIP } from "node:net";
 import { dirname, join } from "node:path";
+import type { JsonObject } from "@hedgerow/core/json";
 import { open, type Reader, type Response } from "maxmind";
 import type { GeoIp } from "../../persons/geo-ip.ts";
 import { isPublicAddress, readAddress } from "../../platform/network-address.ts";
 import { placeProperties } from "./place-properties.ts";
 
 type Database = Reader<Response>;
+
+/** Places remembered by address as it was given: events of one visitor come from one address. */
+const MAX_REMEMBERED = 10_000;
+const MAX_REMEMBERED_LENGTH = 64;
+
+const NOWHERE: JsonObject = Object.freeze({});
 
 /** One database file, read when first needed: tens of megabytes that many installs never use. */
 interface DatabaseFile {
@@ -41,9 +48,25 @@ export async function openGeoIp(options: {
     return file.reading;
   }
 
-  function find(database: Database | undefined, address: string) {
+  // In order of use, the longest unused first.
+  const remembered = new Map<string, JsonObject>();
+
+  function remember(text: string, place: JsonObject): JsonObject {
+    if (text.length > MAX_REMEMBERED_LENGTH) return place;
+    remembered.delete(text);
+    remembered.set(text, place);
+    if (remembered.size > MAX_REMEMBERED) {
+      for (const oldest of remembered.keys()) {
+        remembered.delete(oldest);
+        break;
+      }
+    }
+    return place;
+  }
+
+  function find(database: Database | undefined, address: string): JsonObject {
     try {
-      return placeProperties(database?.get(address));
+      return Object.freeze(placeProperties(database?.get(address)));
     } catch (error) {
       reportFault(error, "an address could not be looked up");
       return {};
@@ -52,10 +75,12 @@ export async function openGeoIp(options: {
 
   return {
     lookup(text) {
+      const known = remembered.get(text);
+      if (known) return remember(text, known);
       const address = readAddress(text);
-      if (address === null || !isPublicAddress(address)) return {};
+      if (address === null || !isPublicAddress(address)) return remember(text, NOWHERE);
       const file = isIP(address) === 4 ? files.ipv4 : files.ipv6;
-      if (file.current) return find(file.current, address);
+      if (file.current) return remember(text, find(file.current, address));
       return read(file).then((database) => find(database, address));
     },
   };

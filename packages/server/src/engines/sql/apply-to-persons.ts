@@ -1,13 +1,18 @@
 import type { LoggedEvent } from "@hedgerow/core/events/event";
-import { type LedgerPerson, PersonLedger } from "@hedgerow/core/persons/person-ledger";
+import {
+  type LedgerPerson,
+  PersonLedger,
+  type StoredPerson,
+} from "@hedgerow/core/persons/person-ledger";
 import type { PersonUpdate } from "@hedgerow/core/persons/person-update";
 import { PropertySheet, type PropertyTimes } from "@hedgerow/core/persons/property-sheet";
-import type { Transaction } from "kysely";
+import type { Selectable, Transaction } from "kysely";
 import type { PersonOutcome } from "../../persons/person-store.ts";
 import { personUuid } from "../../persons/person-uuid.ts";
 import { decodeBoolean, decodeInstant, decodeJson } from "./codec.ts";
+import type { HeldPersons } from "./held-persons.ts";
 import { inTurns } from "./in-turns.ts";
-import { lockPersons, PERSONS_CONSUMER } from "./person-lock.ts";
+import { lockForEvents, PERSONS_CONSUMER } from "./person-lock.ts";
 import { releasesOf } from "./released-ids.ts";
 import { type LedgerChanges, type Merge, savePersonLedger } from "./save-person-ledger.ts";
 import type { Schema } from "./schema.ts";
@@ -24,9 +29,18 @@ interface Entry {
 export async function applyToPersons(
   transaction: Transaction<Schema>,
   entries: readonly Entry[],
-  continuityFlagKeys: ReadonlyMap<number, readonly string[]>,
+  {
+    continuityFlagKeys,
+    held,
+  }: {
+    /** By project, of those whose persons are linked. */
+    readonly continuityFlagKeys: ReadonlyMap<number, readonly string[]>;
+    readonly held: HeldPersons;
+  },
 ): Promise<{ outcomes: readonly PersonOutcome[]; changes: readonly LedgerChanges[] }> {
-  const position = await lockPersons(transaction);
+  const version = await lockForEvents(transaction);
+  const { position } = version;
+  held.begin(version);
   const byProject = new Map<number, Entry[]>();
   for (const one of entries) {
     const { projectId } = one.entry.event;
@@ -51,6 +65,7 @@ export async function applyToPersons(
       all,
       fresh,
       continuityFlagKeys: continuityFlagKeys.get(projectId) ?? [],
+      held,
     });
     const merges: Merge[] = [];
     for await (const some of inTurns(all)) {
@@ -69,9 +84,9 @@ export async function applyToPersons(
         }
       }
     }
-    changes.push(await savePersonLedger(transaction, projectId, { ledger, merges }));
+    changes.push(await savePersonLedger(transaction, projectId, { ledger, merges, held }));
   }
-  const end = entries.at(-1)?.entry.position ?? 0;
+  const end = Math.max(position, entries.at(-1)?.entry.position ?? 0);
   if (end > position) {
     await transaction
       .updateTable("consumer_positions")
@@ -79,6 +94,7 @@ export async function applyToPersons(
       .where("name", "=", PERSONS_CONSUMER)
       .execute();
   }
+  held.finish({ ...version, position: end });
   return {
     outcomes: entries.flatMap(({ entry }) => outcomes.get(entry.position) ?? []),
     changes,
@@ -138,10 +154,12 @@ async function loadLedger(
     all,
     fresh,
     continuityFlagKeys,
+    held,
   }: {
     all: readonly Entry[];
     fresh: readonly Entry[];
     continuityFlagKeys: readonly string[];
+    held: HeldPersons;
   },
 ): Promise<PersonLedger> {
   const groupTypes = fresh.some(({ update }) => update.groupTypes.length > 0)
@@ -165,7 +183,7 @@ async function loadLedger(
     distinctIds.add(update.link.otherId);
     linkedIds.add(update.link.otherId).add(update.distinctId);
   }
-  const persons = await admitPersons(transaction, projectId, { ledger, distinctIds });
+  const persons = await admitPersons(transaction, projectId, { ledger, distinctIds, held });
   releases = await releasesOf(
     transaction,
     projectId,
@@ -190,11 +208,30 @@ async function loadLedger(
 async function admitPersons(
   transaction: Transaction<Schema>,
   projectId: number,
-  { ledger, distinctIds }: { ledger: PersonLedger; distinctIds: ReadonlySet<string> },
+  {
+    ledger,
+    distinctIds,
+    held,
+  }: { ledger: PersonLedger; distinctIds: ReadonlySet<string>; held: HeldPersons },
 ): Promise<ReadonlyMap<string, LedgerPerson>> {
   const persons = new Map<number, LedgerPerson>();
   const byDistinctId = new Map<string, LedgerPerson>();
-  for await (const some of inTurns([...distinctIds])) {
+  const admit = (distinctId: string, id: number, stored: () => StoredPerson) => {
+    let person = persons.get(id);
+    if (!person) {
+      person = ledger.admitPerson(stored());
+      persons.set(id, person);
+    }
+    ledger.admitDistinctId(distinctId, person);
+    byDistinctId.set(distinctId, person);
+  };
+  const unknown: string[] = [];
+  for (const distinctId of distinctIds) {
+    const known = held.find(projectId, distinctId);
+    if (known) admit(distinctId, known.id, () => known);
+    else unknown.push(distinctId);
+  }
+  for await (const some of inTurns(unknown)) {
     const rows = await transaction
       .selectFrom("person_distinct_ids as d")
       .innerJoin("persons as p", "p.id", "d.person_id")
@@ -211,22 +248,27 @@ async function admitPersons(
       .where("d.distinct_id", "in", some)
       .execute();
     for (const row of rows) {
-      let person = persons.get(row.id);
-      if (!person) {
-        person = ledger.admitPerson({
-          id: row.id,
-          uuid: row.uuid,
-          createdAt: decodeInstant(row.created_at),
-          isIdentified: decodeBoolean(row.is_identified),
-          readProperties: () => decodeSheet(row),
-        });
-        persons.set(row.id, person);
-      }
-      ledger.admitDistinctId(row.distinct_id, person);
-      byDistinctId.set(row.distinct_id, person);
+      const stored = () => held.byId(row.id) ?? decodePerson(row);
+      admit(row.distinct_id, row.id, stored);
     }
   }
   return byDistinctId;
+}
+
+function decodePerson(
+  row: Pick<
+    Selectable<Schema["persons"]>,
+    "id" | "uuid" | "properties" | "property_times" | "created_at" | "is_identified"
+  >,
+): StoredPerson {
+  return {
+    id: row.id,
+    uuid: row.uuid,
+    createdAt: decodeInstant(row.created_at),
+    isIdentified: decodeBoolean(row.is_identified),
+    readProperties: () => decodeSheet(row),
+    textLength: row.properties.length,
+  };
 }
 
 async function admitHashKeys(

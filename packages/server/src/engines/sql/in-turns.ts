@@ -1,13 +1,19 @@
-/** Items per turn: few enough for one SQL statement, and for a turn of some milliseconds. */
+/** Items per turn: few enough for one SQL statement. */
 const ITEMS_PER_TURN = 50;
+/** Time after which the rest of the process gets its turn. */
+const TURN_MS = 2;
 
 /**
- * The items in runs, small enough for one SQL statement each. Between two of them the rest of the
- * process gets its turn, so that a long run of events does not keep flag requests waiting.
+ * The items in runs, small enough for one SQL statement each. After some milliseconds the rest of
+ * the process gets its turn, so that a long run of events does not keep flag requests waiting.
  */
 export async function* inTurns<Item>(items: readonly Item[]): AsyncGenerator<readonly Item[]> {
+  let startedAt = performance.now();
   for (let start = 0; start < items.length; start += ITEMS_PER_TURN) {
-    if (start > 0) await new Promise<void>((resolve) => setImmediate(resolve));
+    if (start > 0 && performance.now() - startedAt > TURN_MS) {
+      await new Promise<void>((resolve) => setImmediate(resolve));
+      startedAt = performance.now();
+    }
     yield items.slice(start, start + ITEMS_PER_TURN);
   }
 }

@@ -1,8 +1,12 @@
 import type { Transaction } from "kysely";
+import type { PersonsVersion } from "./held-persons.ts";
 import type { Schema } from "./schema.ts";
 
 /** The consumer of the event log whose effects are persons and groups. */
 export const PERSONS_CONSUMER = "persons";
+
+/** Counts, in the place of a position, the changes of persons that no event made. */
+const OTHER_CHANGES = "changes of persons by hand";
 
 /**
  * Takes the lock under which persons are written, one transaction at a time, and tells the log
@@ -10,6 +14,31 @@ export const PERSONS_CONSUMER = "persons";
  * starts with it; what it reads afterwards nobody else changes before the commit.
  */
 export async function lockPersons(transaction: Transaction<Schema>): Promise<number> {
+  const position = await takeLock(transaction);
+  await transaction
+    .insertInto("consumer_positions")
+    .values({ name: OTHER_CHANGES, position: 1 })
+    .onConflict((conflict) =>
+      conflict
+        .column("name")
+        .doUpdateSet((eb) => ({ position: eb("consumer_positions.position", "+", 1) })),
+    )
+    .execute();
+  return position;
+}
+
+/** The same for whoever applies events, with what tells whether anybody else changed persons since. */
+export async function lockForEvents(transaction: Transaction<Schema>): Promise<PersonsVersion> {
+  const position = await takeLock(transaction);
+  const changes = await transaction
+    .selectFrom("consumer_positions")
+    .select("position")
+    .where("name", "=", OTHER_CHANGES)
+    .executeTakeFirst();
+  return { position, changes: changes?.position ?? 0 };
+}
+
+async function takeLock(transaction: Transaction<Schema>): Promise<number> {
   const { position } = await transaction
     .insertInto("consumer_positions")
     .values({ name: PERSONS_CONSUMER, position: 0 })

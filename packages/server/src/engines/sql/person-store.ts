@@ -5,6 +5,7 @@ import type { PersonStore } from "../../persons/person-store.ts";
 import { applyToPersons } from "./apply-to-persons.ts";
 import { decodeBoolean, decodeInstant, decodeJson } from "./codec.ts";
 import { createPlainFacts, createRememberingFacts, type FactsReader } from "./facts-reader.ts";
+import { HeldPersons } from "./held-persons.ts";
 import { inTurns } from "./in-turns.ts";
 import { asksForPerson } from "./person-facts.ts";
 import { lockPersons, PERSONS_CONSUMER } from "./person-lock.ts";
@@ -31,6 +32,7 @@ export function createPersonStore(
   options: PersonStoreOptions,
 ): PersonStore & Pick<FactsReader, "forget"> {
   const facts = capabilities.isExclusive ? createRememberingFacts(reads) : createPlainFacts(reads);
+  const held = new HeldPersons();
 
   return {
     async factsFor(query) {
@@ -56,7 +58,9 @@ export function createPersonStore(
       }
       const { outcomes, changes } = await writes
         .transaction()
-        .execute((transaction) => applyToPersons(transaction, updated, continuityFlagKeys));
+        .execute((transaction) =>
+          applyToPersons(transaction, updated, { continuityFlagKeys, held }),
+        );
       for (const change of changes) facts.forget(change);
       for (const { projectId, hasNewGroupTypes } of changes) {
         if (hasNewGroupTypes) options.onGroupTypeAdded(projectId);

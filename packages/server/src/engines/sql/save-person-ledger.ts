@@ -1,7 +1,8 @@
 import type { LedgerPerson, PersonLedger } from "@hedgerow/core/persons/person-ledger";
 import type { PropertySheet } from "@hedgerow/core/persons/property-sheet";
 import { type Insertable, sql, type Transaction } from "kysely";
-import { encodeBoolean, encodeInstant, encodeJson } from "./codec.ts";
+import { encodeBoolean, encodeInstant } from "./codec.ts";
+import type { HeldPersons } from "./held-persons.ts";
 import { inTurns } from "./in-turns.ts";
 import { nextRevision } from "./project-revisions.ts";
 import type { Schema } from "./schema.ts";
@@ -27,7 +28,7 @@ export interface LedgerChanges {
 export async function savePersonLedger(
   transaction: Transaction<Schema>,
   projectId: number,
-  { ledger, merges }: { ledger: PersonLedger; merges: readonly Merge[] },
+  { ledger, merges, held }: { ledger: PersonLedger; merges: readonly Merge[]; held: HeldPersons },
 ): Promise<LedgerChanges> {
   const living = ledger.persons.filter((person) => person.mergedInto === null);
   const ids = new Map<LedgerPerson, number>();
@@ -112,6 +113,13 @@ export async function savePersonLedger(
       )
       .execute();
   }
+  for (const person of ledger.persons) {
+    if (!person.mergedInto) held.keep(person.asStored(idOf(person)));
+    else if (person.stored) held.drop(person.stored.id);
+  }
+  for (const [distinctId, person] of ledger.distinctIds()) {
+    held.keepId(projectId, distinctId, idOf(person));
+  }
   return {
     projectId,
     personIds: ledger.persons.flatMap((person) =>
@@ -144,8 +152,7 @@ function encodePerson(projectId: number, person: LedgerPerson) {
 
 /** A person's or group's properties as they are stored. */
 export function encodeSheet(sheet: PropertySheet) {
-  const { properties, times } = sheet.state;
-  return { properties: encodeJson(properties), property_times: encodeJson(times) };
+  return { properties: sheet.propertiesText, property_times: sheet.timesText };
 }
 
 /** Hands ids and static cohorts of merged persons to their survivors, then deletes the merged ones. */

@@ -1,4 +1,5 @@
 import type { CapturedEvent } from "@hedgerow/core/events/event";
+import { extendJson } from "@hedgerow/core/extend-json";
 import { type JsonObject, ownValue } from "@hedgerow/core/json";
 import type { GeoIp } from "../../persons/geo-ip.ts";
 import type { Step, StepOutcome } from "./step.ts";
@@ -24,9 +25,7 @@ export function addGeoProperties(geoIp: GeoIp): Step {
 }
 
 function withPlace(event: CapturedEvent, place: JsonObject): StepOutcome {
-  const { properties } = event;
-  const added = Object.entries(place).filter(([name]) => !Object.hasOwn(properties, name));
-  if (added.length === 0) return { kind: "keep", event };
-  const extended: JsonObject = { ...properties, ...Object.fromEntries(added) };
-  return { kind: "keep", event: { ...event, properties: extended } };
+  const properties = extendJson(event.properties, place);
+  if (properties === event.properties) return { kind: "keep", event };
+  return { kind: "keep", event: { ...event, properties } };
 }

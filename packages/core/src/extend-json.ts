@@ -1,0 +1,25 @@
+import type { Json, JsonObject } from "./json.ts";
+
+/**
+ * The object with what `added` has and it lacks, at the end; the object itself where that is
+ * nothing. Copies key by key: for objects of dozens of keys several times as fast as spreading two
+ * into one.
+ */
+export function extendJson(object: JsonObject, added: JsonObject): JsonObject {
+  let isMissing = false;
+  for (const key in added) {
+    if (Object.hasOwn(added, key) && !Object.hasOwn(object, key)) {
+      isMissing = true;
+      break;
+    }
+  }
+  if (!isMissing) return object;
+  // Assigning this key would set the prototype.
+  if (Object.hasOwn(object, "__proto__") || Object.hasOwn(added, "__proto__")) {
+    return { ...object, ...added, ...object };
+  }
+  const extended: Record<string, Json> = {};
+  for (const key in object) extended[key] = object[key] as Json;
+  for (const key in added) if (!Object.hasOwn(object, key)) extended[key] = added[key] as Json;
+  return extended;
+}

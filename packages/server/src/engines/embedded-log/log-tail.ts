@@ -1,0 +1,73 @@
+import type { LoggedEvent } from "@hedgerow/core/events/event";
+
+/** The newest entries of a log, without gaps, within a bound. */
+export interface LogTail {
+  /** Adds the newest entry, with the length of its text; the oldest make room. */
+  add(entry: LoggedEvent, length: number): void;
+  /**
+   * The entries after a position, up to a number and to the one with which they are longer than
+   * `maxChars`; `undefined` when the first of them is not here.
+   */
+  read(
+    after: number,
+    bounds: { readonly limit: number; readonly maxChars: number },
+  ): { readonly entries: readonly LoggedEvent[]; readonly chars: number } | undefined;
+  /** Gives up the entries at or below a position. */
+  forget(upTo: number): void;
+}
+
+/** A tail of at most so many characters of events. */
+export function createLogTail(maxChars: number): LogTail {
+  let entries: LoggedEvent[] = [];
+  let lengths: number[] = [];
+  /** How many of both are given up already; they are cut off now and then. */
+  let gone = 0;
+  let chars = 0;
+
+  function dropFirst(): void {
+    chars -= lengths[gone] ?? 0;
+    gone++;
+  }
+
+  function cutOff(): void {
+    if (gone < 1000 || gone * 2 < entries.length) return;
+    entries = entries.slice(gone);
+    lengths = lengths.slice(gone);
+    gone = 0;
+  }
+
+  return {
+    add(entry, length) {
+      const last = entries.at(-1)?.position;
+      if (last !== undefined && entry.position !== last + 1) {
+        entries = [];
+        lengths = [];
+        gone = 0;
+        chars = 0;
+      }
+      entries.push(entry);
+      lengths.push(length);
+      chars += length;
+      while (chars > maxChars && gone < entries.length) dropFirst();
+      cutOff();
+    },
+
+    read(after, bounds) {
+      const first = entries[gone]?.position;
+      if (first === undefined || after + 1 < first) return undefined;
+      const from = gone + after + 1 - first;
+      let to = from;
+      let taken = 0;
+      while (to < entries.length && to - from < bounds.limit && taken < bounds.maxChars) {
+        taken += lengths[to] ?? 0;
+        to++;
+      }
+      return to === from ? undefined : { entries: entries.slice(from, to), chars: taken };
+    },
+
+    forget(upTo) {
+      while ((entries[gone]?.position ?? Number.POSITIVE_INFINITY) <= upTo) dropFirst();
+      cutOff();
+    },
+  };
+}
