@@ -47,7 +47,7 @@ export interface CaptureDeps {
   readonly log: Pick<EventLog, "append">;
   readonly events: Pick<EventStore, "known">;
   readonly recent: RecentEvents;
-  readonly pendingPersons: Pick<PendingPersons, "add">;
+  readonly pendingPersons: Pick<PendingPersons, "add" | "keptUp">;
   readonly clock: () => Date;
   readonly newUuid: () => string;
   readonly observer: CaptureObserver;
@@ -247,6 +247,8 @@ export async function store(
     for (const { event, position } of entries) recent.add(from.projectId, event, position);
     // Before the answer: whoever has it may ask for flags and must find what was captured.
     pendingPersons.add(entries);
+    const keptUp = pendingPersons.keptUp(positions.at(-1) ?? 0);
+    if (keptUp) await keptUp;
     observer.captured(events.length);
   }
   for (const { event, warnings } of accepted) {

@@ -202,4 +202,30 @@ describe("PendingPersons", () => {
     chain.pending.applied(1000);
     await linked;
   });
+
+  it("[PI-54] lets captures wait while changes are far behind, for a short while", async () => {
+    const { pending } = pendingOver([], { maxLag: 2, maxKeepUpMs: 30 });
+    expect(pending.keptUp(2)).toBeUndefined();
+    const waiting = pending.keptUp(3);
+    expect(await isSettled(waiting)).toBe(false);
+    pending.applied(1);
+    await waiting;
+    const startedAt = performance.now();
+    await pending.keptUp(10);
+    expect(performance.now() - startedAt).toBeGreaterThan(25);
+  });
+
+  it("[PI-55] stays small while changes are not applied: then everybody waits for what is pending", async () => {
+    const { pending } = pendingOver([], { maxNoted: 3 });
+    pending.add([1, 2, 3, 4].map((position) => entry(position, { distinctId: `u${position}` })));
+    const somebody = pending.settled(1, { distinctIds: ["somebody else"] });
+    expect(await isSettled(somebody)).toBe(false);
+    pending.add([entry(5, { distinctId: "u5" })]);
+    pending.applied(4);
+    await somebody;
+    expect(await isSettled(pending.settled(1, { distinctIds: ["u1"] }))).toBe(true);
+    expect(await isSettled(pending.settled(1, { distinctIds: ["u5"] }))).toBe(false);
+    pending.applied(5);
+    expect(pending.settled(1, { distinctIds: ["u5"] })).toBeUndefined();
+  });
 });

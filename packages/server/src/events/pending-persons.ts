@@ -21,6 +21,12 @@ export interface PendingPersons {
    * Everything up to a position may be pending, for any id: what a start finds unapplied in the log.
    */
   catchUpTo(position: number): void;
+  /**
+   * For whoever captured events up to a position, before answering: `undefined`, or a promise that
+   * resolves once the changes before them are nearly all applied, or after a short while. So those
+   * who send wait for each other, and flag requests for nobody long.
+   */
+  keptUp(position: number): Promise<void> | undefined;
   /** Everything up to a position is applied now. */
   applied(upTo: number): void;
   /**
@@ -45,6 +51,11 @@ export interface PendingPersonsOptions {
   readonly touches?: (event: LoggedEvent["event"]) => TouchedIds;
   /** Longest wait of one request; 2,000 unless given. */
   readonly maxWaitMs?: number;
+  /** How far changes may be behind before captures wait, and for how long they do. */
+  readonly maxLag?: number;
+  readonly maxKeepUpMs?: number;
+  /** Events beyond which it is no longer known whom they change: then everybody waits for them. */
+  readonly maxNoted?: number;
 }
 
 /** A request that would have to look up more ids one by one waits for the whole project instead. */
@@ -55,6 +66,7 @@ const MAX_ATTEMPTS = 3;
 /** Keeps what is pending in memory, for the ids of one process. */
 export function createPendingPersons(options: PendingPersonsOptions): PendingPersons {
   const { distinctIdsOf, touches = touchedIds, maxWaitMs = 2000 } = options;
+  const { maxLag = 300, maxKeepUpMs = 250, maxNoted = 50_000 } = options;
   /** Position of the last pending event of each id. */
   const positions = new Map<string, number>();
   /** The ids that pending events make one person with an id, and the last such event of each. */
@@ -131,13 +143,22 @@ export function createPendingPersons(options: PendingPersonsOptions): PendingPer
     return last;
   }
 
-  function reached(position: number): Promise<void> | undefined {
+  /** Gives up knowing whom pending events change: the stages that apply them are far behind. */
+  function forgetWhom(): void {
+    unknownUpTo = Math.max(unknownUpTo, queue.at(-1)?.position ?? 0);
+    queue = [];
+    taken = 0;
+    positions.clear();
+    links.clear();
+  }
+
+  function reached(position: number, waitMs = maxWaitMs): Promise<void> | undefined {
     if (position <= done) return undefined;
     return new Promise((resolve) => {
       const timer = setTimeout(() => {
         waiters = waiters.filter((waiter) => waiter !== waiting);
         resolve();
-      }, maxWaitMs);
+      }, waitMs);
       const waiting: Waiter = {
         position,
         resolve: () => {
@@ -168,7 +189,10 @@ export function createPendingPersons(options: PendingPersonsOptions): PendingPer
         if (first === undefined && !group) continue;
         lastPositions.set(projectId, Math.max(lastPositions.get(projectId) ?? 0, position));
       }
+      if (queue.length - taken > maxNoted) forgetWhom();
     },
+
+    keptUp: (position) => reached(position - maxLag, maxKeepUpMs),
 
     catchUpTo(position) {
       unknownUpTo = Math.max(unknownUpTo, position);
