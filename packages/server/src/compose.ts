@@ -19,14 +19,29 @@ import { openGeoIp } from "./engines/mmdb-geoip/mmdb-geoip.ts";
 import { createAccountStore } from "./engines/sql/account-store.ts";
 import { createCohortStore } from "./engines/sql/cohort-store.ts";
 import { createFlagStore } from "./engines/sql/flag-store.ts";
+import { createIngestionWarningStore } from "./engines/sql/ingestion-warning-store.ts";
 import { openMetadata } from "./engines/sql/open-metadata.ts";
 import { createPersonStore } from "./engines/sql/person-store.ts";
+import { createRefusalStore } from "./engines/sql/refusal-store.ts";
 import { captureRoutes } from "./events/capture.routes.ts";
 import { captureV1Routes } from "./events/capture-v1.routes.ts";
 import { eventRoutes } from "./events/events.routes.ts";
+import {
+  journalCaptures,
+  journalPreparations,
+  keepJournal,
+  tellCaptures,
+  tellPreparations,
+} from "./events/ingestion-journal.ts";
 import { countCaptures, countPreparations, showPositions } from "./events/ingestion-metrics.ts";
+import { ingestionWarningRoutes } from "./events/ingestion-warnings.routes.ts";
+import { createIngestionWarnings } from "./events/ingestion-warnings.ts";
+import { liveEventRoutes } from "./events/live-events.routes.ts";
+import { createLiveEvents } from "./events/live-events.ts";
 import { createPendingPersons } from "./events/pending-persons.ts";
+import { receiptRoutes } from "./events/receipts.routes.ts";
 import { createRecentEvents } from "./events/recent-events.ts";
+import { createRefusals } from "./events/refusals.ts";
 import { startWorker } from "./events/worker.ts";
 import { createChangeDefinitions } from "./flags/change-definitions.ts";
 import { createCompiledFlags, watchRevisions } from "./flags/compiled-flags.ts";
@@ -79,6 +94,9 @@ export async function composeService(
     throw error;
   }
 }
+
+/** Receipts of refused events that a project keeps. */
+const MAX_REFUSALS = 100_000;
 
 async function compose(
   config: Config,
@@ -142,6 +160,29 @@ async function compose(
   const metrics = new Registry();
   collectDefaultMetrics({ register: metrics });
 
+  // What is told of events that were not taken as they came
+  const warningStore = createIngestionWarningStore(database);
+  const refusalStore = createRefusalStore(database);
+  const warnings = createIngestionWarnings({ store: warningStore, clock: now, reportFault });
+  const refusals = createRefusals({ store: refusalStore, clock: now, reportFault });
+  const liveEvents = createLiveEvents();
+  opened.push(
+    keepJournal(
+      { warnings, refusals },
+      {
+        prune: async () => {
+          const before = new Date(Date.now() - config.receiptDays * 86_400_000);
+          try {
+            await refusalStore.prune(before, MAX_REFUSALS);
+            await warningStore.prune(before);
+          } catch (error) {
+            reportFault(error, "old receipts could not be removed");
+          }
+        },
+      },
+    ),
+  );
+
   // From the log to the stores
   const log = await openEmbeddedLog(paths.eventLog, {
     after: Math.max(await persons.position(), await events.position()),
@@ -155,7 +196,8 @@ async function compose(
     geoIp,
     pendingPersons,
     logger,
-    observer: countPreparations(metrics),
+    observer: tellPreparations(countPreparations(metrics), journalPreparations(warnings)),
+    onStored: liveEvents.publish,
   });
   opened.push(() => worker.close());
   showPositions(metrics, async () => {
@@ -173,7 +215,7 @@ async function compose(
     trustedProxies: config.trustedProxies,
     clock: now,
     newUuid,
-    observer: countCaptures(metrics),
+    observer: tellCaptures(countCaptures(metrics), journalCaptures({ warnings, refusals })),
   };
 
   const app = createApp({ logger });
@@ -236,6 +278,9 @@ async function compose(
       accounts,
     });
     eventRoutes(management, { events, log, persons, clock: now, backtracking });
+    receiptRoutes(management, { events, log, recent: recentEvents, refusals });
+    ingestionWarningRoutes(management, { store: warningStore, warnings });
+    liveEventRoutes(management, liveEvents);
   });
 
   return {

@@ -89,6 +89,15 @@ const Settings = Type.Object({
     format: "postgres-url",
     default: null,
   }),
+  receiptDays: Type.Integer({
+    flag: "receipt-days",
+    env: "HEDGEROW_RECEIPT_DAYS",
+    description: "days for which receipts of events that are not stored, and warnings, are kept",
+    expects: "a whole number from 1 to 3650",
+    minimum: 1,
+    maximum: 3650,
+    default: 30,
+  }),
   logLevel: Type.Enum(["trace", "debug", "info", "warn", "error", "fatal", "silent"], {
     flag: "log-level",
     env: "LOG_LEVEL",
@@ -218,6 +227,7 @@ function check(flags: Readonly<Record<string, string | undefined>>, env: Environ
 function decode(name: SettingName, text: string): unknown {
   switch (name) {
     case "port":
+    case "receiptDays":
       return /^\d{1,5}$/.test(text) ? Number(text) : text;
     case "trustedProxies":
       return text

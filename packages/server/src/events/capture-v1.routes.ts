@@ -41,7 +41,6 @@ export function captureV1Routes(app: App, deps: CaptureRouteDeps): void {
       schema: {
         tags: ["events"],
         summary: "Capture a batch of events and tell the result of each",
-        security: [{ projectKey: [] }],
         response: { 200: Results },
       },
     },

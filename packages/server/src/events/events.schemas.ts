@@ -134,7 +134,8 @@ function uuidOf(text: string | undefined, attr: string): string | undefined {
   return text.toLowerCase();
 }
 
-function instantOf(text: string | undefined, attr: string): Date | undefined {
+/** An instant in a query parameter; refused by name where it cannot be read. */
+export function instantOf(text: string | undefined, attr: string): Date | undefined {
   if (text === undefined) return undefined;
   // A plus sign that was not escaped arrives as a blank.
   const written = text.replace(/(:\d{2}(?:\.\d+)?) (\d{2}:?\d{2})$/, "$1+$2");

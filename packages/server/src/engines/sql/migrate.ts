@@ -3,6 +3,7 @@ import { accounts } from "./migrations/0001-accounts.ts";
 import { flags } from "./migrations/0002-flags.ts";
 import { persons } from "./migrations/0003-persons.ts";
 import { eventDefinitions } from "./migrations/0004-event-definitions.ts";
+import { ingestion } from "./migrations/0005-ingestion.ts";
 import { personsManagement } from "./migrations/0006-persons-management.ts";
 import type { SqlCapabilities, SqlDatabase } from "./sql-database.ts";
 
@@ -15,6 +16,7 @@ const MIGRATIONS: Readonly<Record<string, SqlMigration>> = {
   "0002-flags": flags,
   "0003-persons": persons,
   "0004-event-definitions": eventDefinitions,
+  "0005-ingestion": ingestion,
   "0006-persons-management": personsManagement,
 };
 

@@ -183,6 +183,29 @@ export interface Schema {
     property_id: number;
     project_id: number;
   };
+  /** Events that capture did not take, by uuid: why, how often and when. */
+  event_refusals: {
+    project_id: number;
+    uuid: string;
+    code: string;
+    detail: string;
+    times: number;
+    first_at: number;
+    last_at: number;
+  };
+  /** One row for each day, kind of warning, SDK and version. */
+  ingestion_warnings: {
+    project_id: number;
+    /** Days since the epoch, UTC. */
+    day: number;
+    type: string;
+    sdk: string;
+    sdk_version: string;
+    times: number;
+    first_at: number;
+    last_at: number;
+    samples: string;
+  };
   /** How far each consumer of the event log has come, in the same transactions as its effects. */
   consumer_positions: {
     name: string;

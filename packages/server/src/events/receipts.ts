@@ -1,0 +1,68 @@
+import type { EventLog } from "./event-log.ts";
+import type { EventReceipt, EventStore } from "./event-store.ts";
+import type { RecentEvents } from "./recent-events.ts";
+import type { RefusedSendings } from "./refusal-store.ts";
+import type { Refusals } from "./refusals.ts";
+
+/** What became of an event, as far as anything knows of it. */
+export type FullReceipt =
+  | EventReceipt
+  /** Not taken by capture, and no event has its uuid. */
+  | {
+      readonly outcome: "refused";
+      readonly at: Date;
+      readonly code: string;
+      readonly reason: string;
+    }
+  /** Durable in the log, not stored yet. */
+  | { readonly outcome: "queued"; readonly position: number }
+  /** It was stored; its person's events were deleted since. */
+  | { readonly outcome: "deleted" };
+
+export interface ReceiptAnswer {
+  readonly receipt: FullReceipt;
+  /** Sendings that capture did not take, the latest first: refused ones, duplicates and conflicts. */
+  readonly refused: readonly RefusedSendings[];
+}
+
+export interface ReceiptDeps {
+  readonly events: Pick<EventStore, "receipt" | "reached" | "position" | "known">;
+  readonly log: Pick<EventLog, "end">;
+  readonly recent: Pick<RecentEvents, "positionOf">;
+  readonly refusals: Pick<Refusals, "find">;
+}
+
+/** Receipts answer with what is stored after this long, should storing lag behind. */
+const MAX_WAIT_MS = 2000;
+
+/** Tells what became of the event with a uuid; `undefined` where nothing knows it. */
+export async function findReceipt(
+  { events, log, recent, refusals }: ReceiptDeps,
+  projectId: number,
+  uuid: string,
+): Promise<ReceiptAnswer | undefined> {
+  await events.reached(await log.end(), MAX_WAIT_MS);
+  const refused = await refusals.find(projectId, uuid);
+  const stored = await events.receipt(projectId, uuid);
+  if (stored) return { receipt: stored, refused };
+  const position = recent.positionOf(projectId, uuid);
+  if (position !== undefined && position > (await events.position())) {
+    return { receipt: { outcome: "queued", position }, refused };
+  }
+  if (await isTaken(events, projectId, uuid)) return { receipt: { outcome: "deleted" }, refused };
+  const [last] = refused;
+  if (!last) return undefined;
+  const { lastAt: at, code, detail: reason } = last;
+  return { receipt: { outcome: "refused", at, code, reason }, refused };
+}
+
+/** The uuids of deleted events stay taken: there is one where no event of any name is new. */
+async function isTaken(
+  events: Pick<EventStore, "known">,
+  projectId: number,
+  uuid: string,
+): Promise<boolean> {
+  const nobody = { event: "", distinctId: "", timestamp: new Date(0), properties: {} };
+  const [known] = await events.known(projectId, [{ ...nobody, uuid }]);
+  return known !== "new";
+}
