@@ -8,6 +8,7 @@ import { accountRoutes } from "./accounts/accounts.routes.ts";
 import { createAuthentication } from "./accounts/authenticate.ts";
 import { bootstrap, type FirstBoot } from "./accounts/bootstrap.ts";
 import { createProjectsByToken } from "./accounts/projects-by-token.ts";
+import { activityRoutes } from "./activity/activity.routes.ts";
 import { cohortRoutes } from "./cohorts/cohorts.routes.ts";
 import { createCohorts } from "./cohorts/cohorts.ts";
 import type { Config } from "./config.ts";
@@ -17,6 +18,7 @@ import { openDuckDbEvents } from "./engines/duckdb-events/duckdb-events.ts";
 import { openEmbeddedLog } from "./engines/embedded-log/embedded-log.ts";
 import { openGeoIp } from "./engines/mmdb-geoip/mmdb-geoip.ts";
 import { createAccountStore } from "./engines/sql/account-store.ts";
+import { createActivityLog } from "./engines/sql/activity-log.ts";
 import { createCohortStore } from "./engines/sql/cohort-store.ts";
 import { createFlagStore } from "./engines/sql/flag-store.ts";
 import { createIngestionWarningStore } from "./engines/sql/ingestion-warning-store.ts";
@@ -46,6 +48,7 @@ import { startWorker } from "./events/worker.ts";
 import { createChangeDefinitions } from "./flags/change-definitions.ts";
 import { createCompiledFlags, watchRevisions } from "./flags/compiled-flags.ts";
 import { decideRoutes } from "./flags/decide.routes.ts";
+import { flagsDependingOnFlag } from "./flags/flag-dependants.ts";
 import { flagRoutes } from "./flags/flags.routes.ts";
 import { createFlags } from "./flags/flags.ts";
 import { localEvaluationRoutes } from "./flags/local-evaluation.routes.ts";
@@ -120,6 +123,7 @@ async function compose(
   const accounts = createAccountStore(database);
   const flagStore = createFlagStore(database);
   const cohortStore = createCohortStore(database);
+  const activityLog = createActivityLog(database);
   const events = await openDuckDbEvents(paths.events);
   opened.push(() => events.close());
   const geoIp = await openGeoIp({ path: config.geoIpDatabase, reportFault });
@@ -269,12 +273,22 @@ async function compose(
           .length > 0,
       groupTypes: (projectId) => persons.groupTypes(projectId),
     });
+    activityRoutes(management, { activityLog, accounts });
     flagRoutes(management, {
-      flags: createFlags({ flagStore, changeDefinitions, clock: now }),
+      flags: createFlags({
+        flagStore,
+        activityLog,
+        accounts,
+        dependants: [flagsDependingOnFlag],
+        changeDefinitions,
+        clock: now,
+      }),
+      activityLog,
       accounts,
     });
     cohortRoutes(management, {
       cohorts: createCohorts({ cohortStore, changeDefinitions, clock: now }),
+      activityLog,
       accounts,
     });
     eventRoutes(management, { events, log, persons, clock: now, backtracking });

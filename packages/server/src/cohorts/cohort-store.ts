@@ -1,4 +1,5 @@
 import type { CohortDefinition } from "@hedgerow/core/flags/flag";
+import type { DescribedWrite } from "../activity/activity-log.ts";
 import type { DefinitionWrite } from "../flags/flag-store.ts";
 
 /** Everything stored of a cohort. */
@@ -55,7 +56,7 @@ export interface CohortStore {
     projectId: number,
     fields: CohortFields,
     members: NamedPersons,
-    write: DefinitionWrite,
+    write: DefinitionWrite & DescribedWrite<CohortRecord>,
   ): Promise<{ cohort: CohortRecord; unknown: NamedPersons } | "stale">;
 
   /** Changes the given fields, of deleted cohorts too. */
@@ -63,7 +64,7 @@ export interface CohortStore {
     projectId: number,
     id: number,
     change: Partial<CohortFields>,
-    write: DefinitionWrite,
+    write: DefinitionWrite & DescribedWrite<CohortRecord>,
   ): Promise<CohortRecord | "not-found" | "stale">;
 
   /** Deleted cohorts are found too. */

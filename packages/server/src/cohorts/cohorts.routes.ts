@@ -2,6 +2,8 @@ import type { FastifyRequest } from "fastify";
 import type { Static } from "typebox";
 import type { AccountStore } from "../accounts/account-store.ts";
 import { usersById } from "../accounts/users-by-id.ts";
+import { itemActivityRoutes } from "../activity/activity.routes.ts";
+import type { ActivityLog } from "../activity/activity-log.ts";
 import type { App } from "../http/app.ts";
 import { Refusal } from "../http/errors.ts";
 import { access, callerOf, projectOf } from "../http/management-api.ts";
@@ -33,8 +35,24 @@ const tags = ["cohorts"];
 /** Management of cohorts, and of the members of static ones. */
 export function cohortRoutes(
   app: App,
-  { cohorts, accounts }: { cohorts: Cohorts; accounts: Pick<AccountStore, "user"> },
+  {
+    cohorts,
+    activityLog,
+    accounts,
+  }: {
+    cohorts: Cohorts;
+    activityLog: Pick<ActivityLog, "list">;
+    accounts: Pick<AccountStore, "user">;
+  },
 ): void {
+  itemActivityRoutes(app, {
+    activityLog,
+    accounts,
+    path: COHORTS,
+    tag: "cohorts",
+    scope: "Cohort",
+    find: (projectId, id) => cohorts.cohort(projectId, id),
+  });
   const wire = async (cohort: CohortRecord) =>
     wireCohort(cohort, await usersById(accounts, [cohort.createdById]));
 

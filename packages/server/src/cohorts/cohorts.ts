@@ -1,5 +1,6 @@
 import { validateCohortFilters } from "@hedgerow/core/cohorts/validate-cohort";
 import type { JsonObject } from "@hedgerow/core/json";
+import { describeChanges } from "../activity/describe-change.ts";
 import type { ChangeDefinitions } from "../flags/change-definitions.ts";
 import { listNames, referencesOf } from "../flags/definition-references.ts";
 import type { VersionedDefinitions } from "../flags/flag-store.ts";
@@ -89,6 +90,7 @@ export function createCohorts({
           authorId,
           now: clock(),
           ifRevision: definitions.revision,
+          describe: describeCohort,
         });
       });
     },
@@ -117,6 +119,7 @@ export function createCohorts({
             authorId,
             now: clock(),
             ifRevision: definitions.revision,
+            describe: describeCohort,
           },
         );
         if (outcome === "not-found") throw NOT_FOUND();
@@ -151,6 +154,12 @@ export function createCohorts({
     },
   };
 }
+
+const describeCohort = describeChanges<CohortRecord>({
+  scope: "Cohort",
+  nameOf: ({ name }) => name,
+  fields: ["name", "description", "isStatic", "filters", "deleted"],
+});
 
 /** What a new cohort is where its author says nothing. */
 const NEW_COHORT: CohortFields = {

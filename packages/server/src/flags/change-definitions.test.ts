@@ -1,15 +1,19 @@
 import { compileFlags } from "@hedgerow/core/flags/compile-flags";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createAccountStore } from "../engines/sql/account-store.ts";
+import { createActivityLog } from "../engines/sql/activity-log.ts";
 import { createFlagStore } from "../engines/sql/flag-store.ts";
 import { projectsAndUsers } from "../engines/sql/projects-and-users.setup.ts";
+import type { SqlDatabase } from "../engines/sql/sql-database.ts";
 import { describeEachSqlEngine, openTemporarySqlite } from "../engines/sql/sql-engines.contract.ts";
 import { createChangeDefinitions } from "./change-definitions.ts";
 import { createCompiledFlags } from "./compiled-flags.ts";
+import { flagsDependingOnFlag } from "./flag-dependants.ts";
 import type { FlagStore } from "./flag-store.ts";
 import { createFlags, type Flags } from "./flags.ts";
 
 /** One process's use cases over a store that others share. */
-const processOn = (flagStore: FlagStore) => {
+const processOn = (flagStore: FlagStore, database: SqlDatabase) => {
   const compiledFlags = createCompiledFlags({
     flagStore,
     compile: (definitions) => compileFlags(definitions),
@@ -18,7 +22,14 @@ const processOn = (flagStore: FlagStore) => {
     },
   });
   const changeDefinitions = createChangeDefinitions(compiledFlags);
-  const flags = createFlags({ flagStore, changeDefinitions, clock: () => new Date() });
+  const flags = createFlags({
+    flagStore,
+    activityLog: createActivityLog(database),
+    accounts: createAccountStore(database),
+    dependants: [flagsDependingOnFlag],
+    changeDefinitions,
+    clock: () => new Date(),
+  });
   return { flags, changeDefinitions };
 };
 
@@ -40,7 +51,7 @@ describeEachSqlEngine("[FM-5] changes by several processes", (open) => {
     newProject = made.newProject;
     author = await made.newUser();
     close = () => database.close();
-    processes = [1, 2].map(() => processOn(flagStore).flags);
+    processes = [1, 2].map(() => processOn(flagStore, database).flags);
   });
   afterAll(() => close());
 
@@ -86,7 +97,7 @@ describe("a change", () => {
   test("that always meets a newer revision is given up with a conflict", async () => {
     const database = await openTemporarySqlite();
     const { newProject } = await projectsAndUsers(database);
-    const { changeDefinitions } = processOn(createFlagStore(database));
+    const { changeDefinitions } = processOn(createFlagStore(database), database);
     let attempts = 0;
     const change = changeDefinitions(await newProject(), async () => {
       attempts++;
@@ -100,7 +111,7 @@ describe("a change", () => {
   test("that fails does not hold up the next one", async () => {
     const database = await openTemporarySqlite();
     const { newProject } = await projectsAndUsers(database);
-    const { changeDefinitions } = processOn(createFlagStore(database));
+    const { changeDefinitions } = processOn(createFlagStore(database), database);
     const projectId = await newProject();
     const failing = changeDefinitions(projectId, async () => {
       throw new Error("refused");

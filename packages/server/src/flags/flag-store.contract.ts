@@ -49,6 +49,8 @@ const everything: FlagListQuery = {
   type: null,
   createdById: null,
   evaluationRuntime: null,
+  tags: [],
+  excludedKeys: [],
   order: { by: "createdAt", descending: true },
   limit: 100,
   offset: 0,

@@ -4,6 +4,7 @@ import type {
   ProjectDefinitions,
 } from "@hedgerow/core/flags/flag";
 import type { Json } from "@hedgerow/core/json";
+import type { DescribedWrite } from "../activity/activity-log.ts";
 
 /** A flag that is not deleted, with what feeds of definitions need beyond evaluation. */
 export interface LiveFlag extends FlagDefinition {
@@ -76,6 +77,9 @@ export interface FlagListQuery {
   readonly type: "boolean" | "multivariant" | "experiment" | "remote_config" | null;
   readonly createdById: number | null;
   readonly evaluationRuntime: FlagDefinition["evaluationRuntime"] | null;
+  /** Flags with at least one of these tags; none for all flags. */
+  readonly tags: readonly string[];
+  readonly excludedKeys: readonly string[];
   readonly order: { readonly by: FlagOrder; readonly descending: boolean };
   readonly limit: number;
   readonly offset: number;
@@ -101,7 +105,7 @@ export interface FlagStore {
   create(
     projectId: number,
     fields: FlagFields & Pick<FlagRecord, "creationContext">,
-    write: DefinitionWrite,
+    write: DefinitionWrite & DescribedWrite<FlagRecord>,
   ): Promise<FlagRecord | "duplicate-key" | "stale">;
 
   /** Changes the given fields, of deleted flags too, and raises the version by one. */
@@ -109,7 +113,7 @@ export interface FlagStore {
     projectId: number,
     id: number,
     change: Partial<FlagFields>,
-    write: DefinitionWrite,
+    write: DefinitionWrite & DescribedWrite<FlagRecord>,
   ): Promise<FlagRecord | "not-found" | "duplicate-key" | "stale">;
 
   /** Deleted flags are found too. */

@@ -1,9 +1,11 @@
 import { compileFlags } from "@hedgerow/core/flags/compile-flags";
 import pino from "pino";
 import type { AccountStore, Project, User } from "../accounts/account-store.ts";
+import { activityRoutes } from "../activity/activity.routes.ts";
 import { cohortRoutes } from "../cohorts/cohorts.routes.ts";
 import { createCohorts } from "../cohorts/cohorts.ts";
 import { createAccountStore } from "../engines/sql/account-store.ts";
+import { createActivityLog } from "../engines/sql/activity-log.ts";
 import { createCohortStore } from "../engines/sql/cohort-store.ts";
 import { createFlagStore } from "../engines/sql/flag-store.ts";
 import { projectsAndUsers } from "../engines/sql/projects-and-users.setup.ts";
@@ -14,6 +16,7 @@ import { managementApi } from "../http/management-api.ts";
 import { publicApi } from "../http/public-api.ts";
 import { createChangeDefinitions } from "./change-definitions.ts";
 import { createCompiledFlags } from "./compiled-flags.ts";
+import { flagsDependingOnFlag } from "./flag-dependants.ts";
 import { flagRoutes } from "./flags.routes.ts";
 import { createFlags } from "./flags.ts";
 import { localEvaluationRoutes } from "./local-evaluation.routes.ts";
@@ -45,7 +48,14 @@ export async function openFlagsApi() {
   });
   const changeDefinitions = createChangeDefinitions(compiledFlags);
   const deps = { changeDefinitions, clock: () => clock.now };
-  const flags = createFlags({ flagStore, ...deps });
+  const activityLog = createActivityLog(database);
+  const flags = createFlags({
+    flagStore,
+    activityLog,
+    accounts,
+    dependants: [flagsDependingOnFlag],
+    ...deps,
+  });
   const cohorts = createCohorts({ cohortStore: createCohortStore(database), ...deps });
 
   const projectNamed = async (id: string | undefined): Promise<Project> => {
@@ -64,8 +74,9 @@ export async function openFlagsApi() {
       membership: null,
     }),
     (management) => {
-      flagRoutes(management, { flags, accounts });
-      cohortRoutes(management, { cohorts, accounts });
+      activityRoutes(management, { activityLog, accounts });
+      flagRoutes(management, { flags, activityLog, accounts });
+      cohortRoutes(management, { cohorts, activityLog, accounts });
     },
   );
   publicApi(app, (open) =>

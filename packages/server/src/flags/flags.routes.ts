@@ -1,6 +1,8 @@
 import type { FastifyRequest } from "fastify";
 import type { AccountStore } from "../accounts/account-store.ts";
 import { usersById } from "../accounts/users-by-id.ts";
+import { itemActivityRoutes } from "../activity/activity.routes.ts";
+import type { ActivityLog } from "../activity/activity-log.ts";
 import type { App } from "../http/app.ts";
 import { access, callerOf, projectOf } from "../http/management-api.ts";
 import { ListOf, listAnswer, pageOf } from "../http/pagination.ts";
@@ -8,6 +10,7 @@ import { pathIdOf } from "../http/path-id.ts";
 import type { FlagRecord } from "./flag-store.ts";
 import {
   CreateFlagBody,
+  editBaseOf,
   Flag,
   FlagListParameters,
   flagChangeOf,
@@ -25,19 +28,38 @@ const tags = ["feature_flags"];
 /** Management of flags (posthog-api 4). Deleting is `PATCH {"deleted": true}`. */
 export function flagRoutes(
   app: App,
-  { flags, accounts }: { flags: Flags; accounts: Pick<AccountStore, "user"> },
+  {
+    flags,
+    activityLog,
+    accounts,
+  }: {
+    flags: Flags;
+    activityLog: Pick<ActivityLog, "list">;
+    accounts: Pick<AccountStore, "user">;
+  },
 ): void {
+  itemActivityRoutes(app, {
+    activityLog,
+    accounts,
+    path: FLAGS,
+    tag: "feature_flags",
+    scope: "FeatureFlag",
+    find: (projectId, id) => flags.flag(projectId, id),
+  });
   const wire = async (flag: FlagRecord) =>
     wireFlag(flag, await usersById(accounts, [flag.createdById, flag.lastModifiedById]));
   const update = (
     request: FastifyRequest,
     body: Parameters<typeof flagChangeOf>[0],
     keepsFiltersWithoutGroups: boolean,
-  ) =>
-    flags.update(projectOf(request).id, pathIdOf(request), flagChangeOf(body), {
+  ) => {
+    const base = editBaseOf(body);
+    return flags.update(projectOf(request).id, pathIdOf(request), flagChangeOf(body), {
       authorId: callerOf(request).user.id,
       keepsFiltersWithoutGroups,
+      ...(base && { base }),
     });
+  };
 
   app.get(
     FLAGS,

@@ -1,5 +1,6 @@
 import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
 import { type Static, Type } from "typebox";
+import { Value } from "typebox/value";
 import type { User } from "../accounts/account-store.ts";
 import { UserBasic, wireAuthor } from "../accounts/accounts.schemas.ts";
 import { Refusal } from "../http/errors.ts";
@@ -11,6 +12,7 @@ import { notAnInstant, wireInstant, wireInstantOrNull } from "../http/wire-insta
 import { AnyObject, Nullable } from "../http/wire-schemas.ts";
 import type { FlagListQuery, FlagOrder, FlagRecord } from "./flag-store.ts";
 import type { FlagChange } from "./flags.ts";
+import type { EditBase } from "./merge-flag-change.ts";
 
 const CREATION_CONTEXTS = [
   "feature_flags",
@@ -60,8 +62,26 @@ export const CreateFlagBody = Type.Object({
   ...writableFields,
   creation_context: Type.Optional(Type.Enum([...CREATION_CONTEXTS])),
 });
-export const ReplaceFlagBody = Type.Object({ key, ...writableFields });
-export const PatchFlagBody = Type.Object({ key: Type.Optional(key), ...writableFields });
+/** What an edit started from, so that nothing others changed meanwhile is lost (posthog-api 4.4). */
+const editBase = {
+  version: Type.Optional(
+    Type.Integer({ description: "The version that the edit started from; checks for conflicts." }),
+  ),
+  original_flag: Type.Optional(
+    Nullable(
+      Type.Record(Type.String(), Type.Unknown(), {
+        description: "The flag as it was read before the edit.",
+      }),
+    ),
+  ),
+};
+
+export const ReplaceFlagBody = Type.Object({ key, ...writableFields, ...editBase });
+export const PatchFlagBody = Type.Object({
+  key: Type.Optional(key),
+  ...writableFields,
+  ...editBase,
+});
 
 type FlagBody = Static<typeof PatchFlagBody>;
 
@@ -93,6 +113,18 @@ export function flagChangeOf(body: FlagBody): FlagChange {
     lastCalledAt:
       body.last_called_at === null ? null : instantOf(body.last_called_at, "last_called_at"),
   });
+}
+
+/** The writable fields of `original_flag` that have the form of an answer; others say nothing. */
+export function editBaseOf({ version, original_flag: original }: FlagBody): EditBase | undefined {
+  if (version === undefined) return undefined;
+  const known = Object.entries(original ?? {}).filter(([field, value]) => {
+    const schema = Object.hasOwn(PatchFlagBody.properties, field)
+      ? PatchFlagBody.properties[field as keyof FlagBody]
+      : undefined;
+    return schema !== undefined && field !== "created_at" && Value.Check(schema, value);
+  });
+  return { version, original: flagChangeOf(Object.fromEntries(known)) };
 }
 
 /** A field that may be sent as `null` to mean its default. */
@@ -132,9 +164,16 @@ export const FlagListParameters = Type.Object({
   ),
   created_by_id: Type.Optional(Type.String({ description: "Id of the user who made the flag." })),
   evaluation_runtime: Type.Optional(Type.String({ description: "`server`, `client` or `all`." })),
+  tags: Type.Optional(
+    Type.String({ description: "JSON list of tags: flags that have one of them." }),
+  ),
+  excluded_properties: Type.Optional(
+    Type.String({ description: "JSON list of keys of flags to leave out." }),
+  ),
   order: Type.Optional(
     Type.String({ description: "A field to order by, `-` before it for descending order." }),
   ),
+  ordering: Type.Optional(Type.String({ description: "Another name of `order`." })),
 });
 
 const ORDERS: Readonly<Record<string, FlagOrder>> = {
@@ -158,7 +197,7 @@ export function flagListQueryOf(parameters: unknown, { limit, offset }: Page): F
   const oneOf = <Choice extends string>(choices: readonly Choice[], name: string) =>
     choices.find((choice) => choice === text(name)) ?? null;
   const active = oneOf(["true", "false"], "active");
-  const [, minus, column = ""] = /^(-?)(.*)$/.exec(text("order") ?? "") ?? [];
+  const [, minus, column = ""] = /^(-?)(.*)$/.exec(text("order") ?? text("ordering") ?? "") ?? [];
   const by = Object.hasOwn(ORDERS, column) ? ORDERS[column] : undefined;
   return {
     active: active === null ? null : active === "true",
@@ -166,10 +205,26 @@ export function flagListQueryOf(parameters: unknown, { limit, offset }: Page): F
     type: oneOf(TYPES, "type"),
     createdById: readId(text("created_by_id")) ?? null,
     evaluationRuntime: oneOf(RUNTIMES, "evaluation_runtime"),
+    tags: tidyTags(textList(text("tags"))),
+    excludedKeys: textList(text("excluded_properties")),
     order: by ? { by, descending: minus === "-" } : { by: "createdAt", descending: true },
     limit,
     offset,
   };
+}
+
+/** Most texts of a list in a query string. */
+const MAX_TEXTS = 500;
+
+/** The texts of a JSON list; none where it is none. */
+function textList(json: string | null): readonly string[] {
+  try {
+    const list: unknown = JSON.parse(json ?? "[]");
+    if (!Array.isArray(list)) return [];
+    return list.filter((item) => typeof item === "string").slice(0, MAX_TEXTS);
+  } catch {
+    return [];
+  }
 }
 
 /** A flag as the management API answers it (posthog-api 4.1). */

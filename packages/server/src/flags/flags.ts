@@ -1,8 +1,13 @@
 import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
+import type { AccountStore } from "../accounts/account-store.ts";
+import { usersById } from "../accounts/users-by-id.ts";
+import type { ActivityLog } from "../activity/activity-log.ts";
+import { describeChanges } from "../activity/describe-change.ts";
 import { Refusal } from "../http/errors.ts";
+import { wireFieldName } from "../http/wire-field-name.ts";
 import type { ChangeDefinitions } from "./change-definitions.ts";
 import { checkFilters } from "./check-filters.ts";
-import { listNames, namesFlag } from "./definition-references.ts";
+import { type FlagDependants, refuseNeededFlag } from "./flag-dependants.ts";
 import type {
   FlagFields,
   FlagListQuery,
@@ -10,6 +15,7 @@ import type {
   FlagStore,
   VersionedDefinitions,
 } from "./flag-store.ts";
+import { type EditBase, type MergedEdit, mergeFlagChange } from "./merge-flag-change.ts";
 
 /** What a caller may change of a flag; what is absent stays as it is. */
 export type FlagChange = Partial<FlagFields>;
@@ -25,12 +31,14 @@ export interface Flags {
   /**
    * Changes a flag, deleted ones too; the change is live when the promise resolves.
    * `keepsFiltersWithoutGroups`: filters without `groups` leave the stored ones (posthog-api 4.4).
+   * With `base`, what others changed since is merged in, or the change refused as a `conflict` that
+   * names who changed which of the same fields.
    */
   update(
     projectId: number,
     id: number,
     change: FlagChange,
-    options: { authorId: number; keepsFiltersWithoutGroups: boolean },
+    options: { authorId: number; keepsFiltersWithoutGroups: boolean; base?: EditBase },
   ): Promise<FlagRecord>;
 
   /** Deleted flags are found too. Throws `not_found`. */
@@ -49,13 +57,38 @@ const TAKEN = () =>
 /** {@link Flags} over a store; changes are live when their promises resolve. */
 export function createFlags({
   flagStore,
+  activityLog,
+  accounts,
+  dependants,
   changeDefinitions,
   clock,
 }: {
   flagStore: FlagStore;
+  activityLog: Pick<ActivityLog, "since">;
+  accounts: Pick<AccountStore, "user">;
+  /** What may need a flag that is to be deleted. */
+  dependants: readonly FlagDependants[];
   changeDefinitions: ChangeDefinitions;
   clock: () => Date;
 }): Flags {
+  const merge = async (
+    flag: FlagRecord,
+    change: FlagChange,
+    base: EditBase | undefined,
+  ): Promise<FlagChange> => {
+    if (base === undefined || base.version === flag.version) return change;
+    if (base.version > flag.version) {
+      throw new Refusal("invalid_input", `The feature flag is at version ${flag.version}.`, {
+        attr: "version",
+      });
+    }
+    const item = { scope: "FeatureFlag", itemId: String(flag.id) } as const;
+    const since = await activityLog.since(flag.projectId, item, base.version);
+    const merged = mergeFlagChange(change, { current: flag, base, since });
+    if (merged.kind === "merged") return merged.change;
+    throw await conflictOf(accounts, merged);
+  };
+
   return {
     async create(projectId, draft, authorId) {
       refuseUnfitKey(draft.key);
@@ -72,23 +105,24 @@ export function createFlags({
             filters: checkFilters(draft.filters ?? {}, { definitions, id: null, key: draft.key }),
             creationContext,
           },
-          { authorId, now, ifRevision: definitions.revision },
+          { authorId, now, ifRevision: definitions.revision, describe: describeFlag },
         );
         if (outcome === "duplicate-key") throw TAKEN();
         return outcome;
       });
     },
 
-    async update(projectId, id, change, { authorId, keepsFiltersWithoutGroups }) {
-      if (change.key !== undefined) refuseUnfitKey(change.key);
+    async update(projectId, id, wanted, { authorId, keepsFiltersWithoutGroups, base }) {
+      if (wanted.key !== undefined) refuseUnfitKey(wanted.key);
       return await changeDefinitions(projectId, async ({ definitions }) => {
         const flag = await flagStore.flag(projectId, id);
         if (!flag) throw NOT_FOUND();
+        const change = await merge(flag, wanted, base);
         const { filters: sent, ...fields } = change;
         const key = change.key ?? flag.key;
         const isLive = !(change.deleted ?? flag.deleted);
         if (isLive) refuseTakenKey(definitions, key, id);
-        if (!isLive && !flag.deleted) refuseNeededFlag(definitions, flag);
+        if (!isLive && !flag.deleted) await refuseNeededFlag(dependants, flag, definitions);
         const keepsFilters =
           sent === undefined || (keepsFiltersWithoutGroups && !Object.hasOwn(sent, "groups"));
         // A restored flag may name flags and cohorts that are gone by now.
@@ -104,7 +138,7 @@ export function createFlags({
             ...(change.active ? { performedRollback: false } : {}),
             filters: key === flag.key ? filters : withEnrolmentRenamed(filters, key),
           },
-          { authorId, now: clock(), ifRevision: definitions.revision },
+          { authorId, now: clock(), ifRevision: definitions.revision, describe: describeFlag },
         );
         if (outcome === "not-found") throw NOT_FOUND();
         if (outcome === "duplicate-key") throw TAKEN();
@@ -121,6 +155,29 @@ export function createFlags({
     list: (projectId, query) => flagStore.list(projectId, query),
   };
 }
+
+const describeFlag = describeChanges<FlagRecord>({
+  scope: "FeatureFlag",
+  nameOf: ({ key }) => key,
+  fields: [
+    "key",
+    "name",
+    "active",
+    "deleted",
+    "filters",
+    "ensureExperienceContinuity",
+    "bucketingIdentifier",
+    "evaluationRuntime",
+    "evaluationContexts",
+    "tags",
+    "isRemoteConfiguration",
+    "rollbackConditions",
+    "performedRollback",
+    "hasEnrichedAnalytics",
+    "createdAt",
+    "lastCalledAt",
+  ],
+});
 
 /** What a new flag is where its author says nothing. */
 const NEW_FLAG = {
@@ -152,15 +209,16 @@ function refuseTakenKey(definitions: VersionedDefinitions, key: string, ownId: n
   if (definitions.flags.some((flag) => flag.key === key && flag.id !== ownId)) throw TAKEN();
 }
 
-function refuseNeededFlag(definitions: VersionedDefinitions, flag: FlagRecord): void {
-  const dependants = definitions.flags
-    .filter(({ id, filters }) => id !== flag.id && namesFlag(filters, flag))
-    .toSorted((a, b) => (a.key < b.key ? -1 : 1));
-  if (dependants.length === 0) return;
-  const names = listNames(dependants.map(({ key, id }) => `${key} (ID: ${id})`));
-  throw new Refusal(
-    "invalid_input",
-    `Cannot delete this feature flag because other flags depend on it: ${names}. Please update or delete the dependent flags first.`,
+/** The refusal of an edit that others stand against, as PostHog words it, with the fields (4.4). */
+async function conflictOf(
+  accounts: Pick<AccountStore, "user">,
+  { fields, authorIds }: Extract<MergedEdit, { kind: "conflict" }>,
+): Promise<Refusal> {
+  const users = await usersById(accounts, authorIds);
+  const names = authorIds.map((id) => users.get(id ?? -1)?.email ?? "another user");
+  return new Refusal(
+    "conflict",
+    `The feature flag was updated by ${names.join(" and ")} since you started editing it. Please refresh and try again. Fields changed by both: ${fields.map(wireFieldName).join(", ")}.`,
   );
 }
 

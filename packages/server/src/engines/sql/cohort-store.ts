@@ -7,6 +7,7 @@ import type {
   MembershipChange,
   NamedPersons,
 } from "../../cohorts/cohort-store.ts";
+import { keepActivity } from "./activity-log.ts";
 import {
   decodeBoolean,
   decodeInstant,
@@ -48,7 +49,7 @@ export function createCohortStore({ reads, writes }: SqlDatabase): CohortStore {
     });
 
   return {
-    async create(projectId, fields, members, { authorId, now, ifRevision }) {
+    async create(projectId, fields, members, { authorId, now, ifRevision, describe }) {
       return await writes.transaction().execute(async (transaction) => {
         // Before the revision's own lock, as everywhere: no two writers wait for one another.
         await lockPersons(transaction);
@@ -68,11 +69,13 @@ export function createCohortStore({ reads, writes }: SqlDatabase): CohortStore {
           .executeTakeFirstOrThrow();
         const { ids, unknown } = await findPersons(transaction, projectId, members);
         const count = await insertMembers(transaction, row.id, ids);
-        return { cohort: decodeCohort({ ...row, member_count: count }), unknown };
+        const cohort = decodeCohort({ ...row, member_count: count });
+        await keepActivity(transaction, describe?.(null, cohort), { projectId, authorId, now });
+        return { cohort, unknown };
       });
     },
 
-    async update(projectId, id, change, { ifRevision }) {
+    async update(projectId, id, change, { authorId, now, ifRevision, describe }) {
       return await writes.transaction().execute(async (transaction) => {
         const current = await transaction
           .selectFrom("cohorts")
@@ -84,16 +87,19 @@ export function createCohortStore({ reads, writes }: SqlDatabase): CohortStore {
         if (!current) return "not-found";
         const revision = await nextRevisionAfter(transaction, projectId, ifRevision);
         if (revision === undefined) return "stale";
+        const before = decodeCohort(current);
         const row = await transaction
           .updateTable("cohorts")
           .set({
-            ...encodeFields({ ...decodeCohort(current), ...change }),
+            ...encodeFields({ ...before, ...change }),
             changed_revision: revision,
           })
           .where("id", "=", id)
           .returningAll()
           .executeTakeFirstOrThrow();
-        return decodeCohort({ ...row, member_count: current.member_count });
+        const cohort = decodeCohort({ ...row, member_count: current.member_count });
+        await keepActivity(transaction, describe?.(before, cohort), { projectId, authorId, now });
+        return cohort;
       });
     },
 

@@ -9,6 +9,7 @@ import type {
   FlagStore,
   LiveFlag,
 } from "../../flags/flag-store.ts";
+import { keepActivity } from "./activity-log.ts";
 import {
   decodeBoolean,
   decodeInstant,
@@ -17,7 +18,7 @@ import {
   encodeInstant,
   encodeJson,
 } from "./codec.ts";
-import { containsText } from "./contains-text.ts";
+import { containsText, likeText } from "./contains-text.ts";
 import { nextRevisionAfter } from "./project-revisions.ts";
 import type { Schema } from "./schema.ts";
 import type { SqlDatabase } from "./sql-database.ts";
@@ -25,7 +26,7 @@ import type { SqlDatabase } from "./sql-database.ts";
 /** {@link FlagStore} on SQL. */
 export function createFlagStore({ reads, writes, capabilities }: SqlDatabase): FlagStore {
   return {
-    async create(projectId, fields, { authorId, now, ifRevision }) {
+    async create(projectId, fields, { authorId, now, ifRevision, describe }) {
       try {
         return await writes.transaction().execute(async (transaction) => {
           const revision = await nextRevisionAfter(transaction, projectId, ifRevision);
@@ -44,7 +45,9 @@ export function createFlagStore({ reads, writes, capabilities }: SqlDatabase): F
             })
             .returningAll()
             .executeTakeFirstOrThrow();
-          return decodeFlag(row);
+          const flag = decodeFlag(row);
+          await keepActivity(transaction, describe?.(null, flag), { projectId, authorId, now });
+          return flag;
         });
       } catch (error) {
         if (capabilities.isUniqueViolation(error)) return "duplicate-key";
@@ -52,7 +55,7 @@ export function createFlagStore({ reads, writes, capabilities }: SqlDatabase): F
       }
     },
 
-    async update(projectId, id, change, { authorId, now, ifRevision }) {
+    async update(projectId, id, change, { authorId, now, ifRevision, describe }) {
       try {
         return await writes.transaction().execute(async (transaction) => {
           const current = await transaction
@@ -64,10 +67,11 @@ export function createFlagStore({ reads, writes, capabilities }: SqlDatabase): F
           if (!current) return "not-found";
           const revision = await nextRevisionAfter(transaction, projectId, ifRevision);
           if (revision === undefined) return "stale";
+          const before = decodeFlag(current);
           const row = await transaction
             .updateTable("feature_flags")
             .set((eb) => ({
-              ...encodeAll({ ...decodeFlag(current), ...change }),
+              ...encodeAll({ ...before, ...change }),
               version: eb("version", "+", 1),
               updated_at: encodeInstant(now),
               last_modified_by: authorId,
@@ -76,7 +80,9 @@ export function createFlagStore({ reads, writes, capabilities }: SqlDatabase): F
             .where("id", "=", id)
             .returningAll()
             .executeTakeFirstOrThrow();
-          return decodeFlag(row);
+          const flag = decodeFlag(row);
+          await keepActivity(transaction, describe?.(before, flag), { projectId, authorId, now });
+          return flag;
         });
       } catch (error) {
         if (capabilities.isUniqueViolation(error)) return "duplicate-key";
@@ -314,6 +320,11 @@ function listed(
     eb("deleted", "=", encodeBoolean(false)),
     eb("creation_context", "!=", SURVEYS),
   ];
+  if (query.excludedKeys.length > 0) conditions.push(eb("key", "not in", query.excludedKeys));
+  if (query.tags.length > 0) {
+    // Tags are lower case in a JSON list: one of them stands there as its own JSON.
+    conditions.push(eb.or(query.tags.map((tag) => likeText(eb.ref("tags"), JSON.stringify(tag)))));
+  }
   if (query.active !== null) conditions.push(eb("active", "=", encodeBoolean(query.active)));
   if (query.createdById !== null) conditions.push(eb("created_by", "=", query.createdById));
   if (query.evaluationRuntime !== null) {

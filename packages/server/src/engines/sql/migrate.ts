@@ -5,6 +5,7 @@ import { persons } from "./migrations/0003-persons.ts";
 import { eventDefinitions } from "./migrations/0004-event-definitions.ts";
 import { ingestion } from "./migrations/0005-ingestion.ts";
 import { personsManagement } from "./migrations/0006-persons-management.ts";
+import { flagManagement } from "./migrations/0007-flag-management.ts";
 import type { SqlCapabilities, SqlDatabase } from "./sql-database.ts";
 
 /** A migration, written once for every engine. */
@@ -18,6 +19,7 @@ const MIGRATIONS: Readonly<Record<string, SqlMigration>> = {
   "0004-event-definitions": eventDefinitions,
   "0005-ingestion": ingestion,
   "0006-persons-management": personsManagement,
+  "0007-flag-management": flagManagement,
 };
 
 /** Names of all steps, oldest first. */

@@ -100,6 +100,20 @@ export interface Schema {
     cohort_id: number;
     person_id: number;
   };
+  /** Who changed what: see `ActivityLog`. */
+  activity_log: {
+    id: Generated<number>;
+    project_id: number;
+    scope: string;
+    item_id: string;
+    item_version: number | null;
+    activity: string;
+    name: string;
+    /** JSON of the changed fields. */
+    changes: string;
+    author_id: number | null;
+    created_at: number;
+  };
   /** See `project-revisions.ts`. */
   project_revisions: {
     project_id: number;

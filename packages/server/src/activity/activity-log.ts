@@ -1,0 +1,77 @@
+import type { Json } from "@hedgerow/core/json";
+
+/** Kinds of items whose changes are kept, as the wire calls them. */
+export const ACTIVITY_SCOPES = [
+  "FeatureFlag",
+  "Cohort",
+  "Experiment",
+  "EventDefinition",
+  "PropertyDefinition",
+] as const;
+
+export type ActivityScope = (typeof ACTIVITY_SCOPES)[number];
+
+/** What became of one field of an item; `before` is `null` for a value that is new. */
+export interface FieldChange {
+  /** The field's name in the item's record. */
+  readonly field: string;
+  readonly before: Json;
+  readonly after: Json;
+}
+
+/** What somebody did to an item, as told by whoever carries it out. */
+export interface ActivityDraft {
+  readonly scope: ActivityScope;
+  readonly itemId: string;
+  /** The version that the item has since, where items of its kind have versions. */
+  readonly itemVersion: number | null;
+  readonly activity: "created" | "updated" | "deleted" | "restored";
+  /** What the item is called. */
+  readonly name: string;
+  readonly changes: readonly FieldChange[];
+}
+
+/** A kept activity. */
+export interface Activity extends ActivityDraft {
+  readonly id: number;
+  readonly projectId: number;
+  /** User id; `null` once the user is gone, and for what nobody did by hand. */
+  readonly authorId: number | null;
+  readonly at: Date;
+}
+
+/**
+ * Part of a write to a store: tells the activity of a change from the record before (`null` for a
+ * new one) and after it. Called by the store inside the transaction of the change, which keeps the
+ * activity too; `null` keeps none.
+ */
+export interface DescribedWrite<Saved> {
+  readonly describe?: (before: Saved | null, after: Saved) => ActivityDraft | null;
+}
+
+export interface ActivityQuery {
+  readonly scope: ActivityScope | null;
+  readonly itemId: string | null;
+  readonly authorId: number | null;
+  readonly limit: number;
+  readonly offset: number;
+}
+
+/**
+ * Who changed what, when. Written by the stores of the items, in the transactions of the changes,
+ * so that there is no change without its activity and none of a change that failed.
+ */
+export interface ActivityLog {
+  /** Newest first. */
+  list(
+    projectId: number,
+    query: ActivityQuery,
+  ): Promise<{ count: number; activities: readonly Activity[] }>;
+
+  /** Activities that gave an item a version above the given one, oldest first. */
+  since(
+    projectId: number,
+    item: Pick<ActivityDraft, "scope" | "itemId">,
+    version: number,
+  ): Promise<readonly Activity[]>;
+}

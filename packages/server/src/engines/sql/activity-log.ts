@@ -1,0 +1,84 @@
+import type { Selectable, Transaction } from "kysely";
+import type {
+  Activity,
+  ActivityDraft,
+  ActivityLog,
+  ActivityScope,
+  FieldChange,
+} from "../../activity/activity-log.ts";
+import { decodeInstant, decodeJson, encodeInstant, encodeJson } from "./codec.ts";
+import type { Schema } from "./schema.ts";
+import type { SqlDatabase } from "./sql-database.ts";
+
+/** {@link ActivityLog} on SQL. */
+export function createActivityLog({ reads }: Pick<SqlDatabase, "reads">): ActivityLog {
+  return {
+    async list(projectId, { scope, itemId, authorId, limit, offset }) {
+      let matching = reads.selectFrom("activity_log").where("project_id", "=", projectId);
+      if (scope !== null) matching = matching.where("scope", "=", scope);
+      if (itemId !== null) matching = matching.where("item_id", "=", itemId);
+      if (authorId !== null) matching = matching.where("author_id", "=", authorId);
+      const { count } = await matching
+        .select((eb) => eb.fn.countAll<number>().as("count"))
+        .executeTakeFirstOrThrow();
+      const rows = await matching
+        .selectAll()
+        .orderBy("id", "desc")
+        .limit(limit)
+        .offset(offset)
+        .execute();
+      return { count: Number(count), activities: rows.map(decodeActivity) };
+    },
+
+    async since(projectId, { scope, itemId }, version) {
+      const rows = await reads
+        .selectFrom("activity_log")
+        .selectAll()
+        .where("project_id", "=", projectId)
+        .where("scope", "=", scope)
+        .where("item_id", "=", itemId)
+        .where("item_version", ">", version)
+        .orderBy("item_version")
+        .execute();
+      return rows.map(decodeActivity);
+    },
+  };
+}
+
+/** Keeps an activity in the transaction of its change. */
+export async function keepActivity(
+  transaction: Transaction<Schema>,
+  draft: ActivityDraft | null | undefined,
+  { projectId, authorId, now }: { projectId: number; authorId: number | null; now: Date },
+): Promise<void> {
+  if (!draft) return;
+  await transaction
+    .insertInto("activity_log")
+    .values({
+      project_id: projectId,
+      scope: draft.scope,
+      item_id: draft.itemId,
+      item_version: draft.itemVersion,
+      activity: draft.activity,
+      name: draft.name,
+      changes: encodeJson(draft.changes),
+      author_id: authorId,
+      created_at: encodeInstant(now),
+    })
+    .execute();
+}
+
+function decodeActivity(row: Selectable<Schema["activity_log"]>): Activity {
+  return {
+    id: row.id,
+    projectId: row.project_id,
+    scope: row.scope as ActivityScope,
+    itemId: row.item_id,
+    itemVersion: row.item_version,
+    activity: row.activity as Activity["activity"],
+    name: row.name,
+    changes: decodeJson<FieldChange[]>(row.changes),
+    authorId: row.author_id,
+    at: decodeInstant(row.created_at),
+  };
+}
