@@ -66,7 +66,7 @@ const MAX_ATTEMPTS = 3;
 /** Keeps what is pending in memory, for the ids of one process. */
 export function createPendingPersons(options: PendingPersonsOptions): PendingPersons {
   const { distinctIdsOf, touches = touchedIds, maxWaitMs = 2000 } = options;
-  const { maxLag = 300, maxKeepUpMs = 250, maxNoted = 50_000 } = options;
+  const { maxLag = 400, maxKeepUpMs = 250, maxNoted = 50_000 } = options;
   /** Position of the last pending event of each id. */
   const positions = new Map<string, number>();
   /** The ids that pending events make one person with an id, and the last such event of each. */

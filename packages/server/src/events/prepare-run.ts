@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
 import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
 import type { PersonOutcome, PersonStore } from "../persons/person-store.ts";
 import type { DeadLetter, DroppedEvent, EventBatch, EventRow, PersonMerge } from "./event-store.ts";
@@ -18,6 +19,9 @@ export interface PreparationDeps {
   readonly logger: { error(fields: object, message: string): void };
   readonly observer: PreparationObserver;
 }
+
+/** Steps run for so long at most before requests get their turn. */
+const TURN_MS = 2;
 
 /** Consecutive entries of the log, not empty. */
 export interface LogRun {
@@ -67,7 +71,12 @@ export function createRunPreparation({
     const kept: KeptEvent[] = [];
     const deadLetters: DeadLetter[] = [];
     const drops: DroppedEvent[] = [];
+    let turnBeganAt = performance.now();
     for (const entry of entries) {
+      if (performance.now() - turnBeganAt > TURN_MS) {
+        await nextTurn();
+        turnBeganAt = performance.now();
+      }
       const { position } = entry;
       const running = runSteps(steps, entry.event);
       const outcome = running instanceof Promise ? await running : running;

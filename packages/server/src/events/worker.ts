@@ -56,8 +56,10 @@ export interface Worker {
   close(): Promise<void>;
 }
 
-/** Most events applied in one transaction: short ones, because flag requests run in between. */
-const RUN_LENGTH = 250;
+/** Most events applied in one transaction; each commit waits for the disk once. */
+const RUN_LENGTH = 1000;
+/** Further behind than this, the store is given its next batch without waiting for more. */
+const BEHIND = 250;
 /** Most events read again at a time: the store is faster with larger batches. */
 const REREAD_LENGTH = 2000;
 /** Failures in a row before an event is suspected rather than the store. */
@@ -154,7 +156,7 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
     waiting.forget(storePosition);
     await log.release(Math.min(storePosition, personsPosition));
     changed();
-    const isBehind = personsPosition - storePosition >= RUN_LENGTH;
+    const isBehind = personsPosition - storePosition >= BEHIND;
     if (!isBehind) await pause(timing.storeEveryMs - (performance.now() - startedAt));
   }
 

@@ -49,7 +49,10 @@ export function createPersonStore(
 
     async applyEvents(entries) {
       if (entries.length === 0) return [];
-      const updated = entries.map((entry) => ({ entry, update: personUpdateOf(entry.event) }));
+      const updated: Parameters<typeof applyToPersons>[1][number][] = [];
+      for await (const some of inTurns(entries)) {
+        for (const entry of some) updated.push({ entry, update: personUpdateOf(entry.event) });
+      }
       const continuityFlagKeys = new Map<number, readonly string[]>();
       for (const { entry, update } of updated) {
         const { projectId } = entry.event;
