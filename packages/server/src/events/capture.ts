@@ -167,9 +167,13 @@ export async function examine(
   const mayHoldLargeEvents = textLength * MAX_BYTES_PER_UNIT > MAX_EVENT_BYTES;
   const outcomes: ExaminedEvent[] = [];
   const firsts = new Map<string, CapturedEvent>();
-  const unsure: { outcome: ExaminedEvent; event: CapturedEvent }[] = [];
+  let unsure: { outcome: ExaminedEvent; event: CapturedEvent }[] = [];
   for (const [index, one] of sent.entries()) {
-    if (index > 0 && index % EVENTS_PER_TURN === 0) await nextTurn();
+    if (index > 0 && index % EVENTS_PER_TURN === 0) {
+      await ask(unsure);
+      unsure = [];
+      await nextTurn();
+    }
     const result =
       mayHoldLargeEvents && isTooLarge(one)
         ? TOO_LARGE
@@ -198,7 +202,11 @@ export async function examine(
       }
     }
   }
-  if (unsure.length > 0) {
+  await ask(unsure);
+  return { outcomes };
+
+  async function ask(unsure: readonly { outcome: ExaminedEvent; event: CapturedEvent }[]) {
+    if (unsure.length === 0) return;
     const known = await events.known(
       projectId,
       unsure.map(({ event }) => event),
@@ -210,7 +218,6 @@ export async function examine(
       }
     }
   }
-  return { outcomes };
 }
 
 /** Clocks of clients may be this much ahead before an event of theirs counts as one that is new. */
