@@ -16,7 +16,7 @@ describe("readV1Event", () => {
       },
       properties: { $session_id: "other", price: 3 },
     };
-    expect(readV1Event(sent)).toMatchObject({
+    expect(readV1Event(sent, null)).toMatchObject({
       event: "paid",
       properties: {
         $session_id: "s1",
@@ -27,15 +27,24 @@ describe("readV1Event", () => {
         price: 3,
       },
     });
-    expect(readV1Event({ event: "paid", window_id: "w" })).toMatchObject({
+    expect(readV1Event({ event: "paid", window_id: "w" }, null)).toMatchObject({
       properties: { $window_id: "w" },
     });
+  });
+
+  it("[CA-64] names the library of the request where the event names none", () => {
+    const library = { name: "posthog-node", version: "5.70.0" };
+    expect(readV1Event({ event: "paid", properties: { price: 3 } }, library)).toMatchObject({
+      properties: { $lib: "posthog-node", $lib_version: "5.70.0", price: 3 },
+    });
+    const named = { event: "paid", properties: { $lib: "own" } };
+    expect(readV1Event(named, library)).toEqual(named);
   });
 
   it.each([5, null, [], "event", { properties: [1], session_id: "s" }, { options: "none" }])(
     "[CA-64] leaves %j for the rules of all events",
     (sent) => {
-      expect(readV1Event(sent)).toBe(sent);
+      expect(readV1Event(sent, null)).toBe(sent);
     },
   );
 });

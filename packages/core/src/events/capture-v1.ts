@@ -12,21 +12,32 @@ const OPTIONS: readonly (readonly [option: string, property: string])[] = [
   ["product_tour_id", "$product_tour_id"],
 ];
 
+/** The SDK that a request names. */
+export interface V1Library {
+  readonly name: string;
+  readonly version: string;
+}
+
 /**
  * An event of capture v1 as older protocols write it: session, window and options become properties,
- * and win over properties of the same names (posthog-api 9.11). What is no such event stays as it is.
+ * and win over properties of the same names (posthog-api 9.11); so does the library, which the SDK
+ * names once for all events, where the event names none. What is no such event stays as it is.
  */
-export function readV1Event(sent: Json): Json {
+export function readV1Event(sent: Json, library: V1Library | null): Json {
   if (!isJsonObject(sent)) return sent;
   const options = ownValue(sent, "options") ?? null;
   const moved = [
     ...movedFields(sent, EVENT_FIELDS),
     ...(isJsonObject(options) ? movedFields(options, OPTIONS) : []),
   ];
-  if (moved.length === 0) return sent;
   const given = ownValue(sent, "properties") ?? {};
   if (!isJsonObject(given)) return sent;
-  return { ...sent, properties: { ...given, ...Object.fromEntries(moved) } };
+  const named =
+    library === null || Object.hasOwn(given, "$lib")
+      ? {}
+      : { $lib: library.name, $lib_version: library.version };
+  if (moved.length === 0 && library === null) return sent;
+  return { ...sent, properties: { ...named, ...given, ...Object.fromEntries(moved) } };
 }
 
 function movedFields(

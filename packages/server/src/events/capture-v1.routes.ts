@@ -9,7 +9,7 @@ import { Refusal } from "../http/errors.ts";
 import { networks } from "../platform/network-address.ts";
 import { type CaptureRouteDeps, tellUndecodable } from "./capture.routes.ts";
 import { captureV1 } from "./capture-v1.ts";
-import { sdkOfRequest } from "./sdk.ts";
+import { type Sdk, sdkOfRequest } from "./sdk.ts";
 
 const Results = Type.Object({
   results: Type.Record(
@@ -57,11 +57,16 @@ export function captureV1Routes(app: App, deps: CaptureRouteDeps): void {
         sentAt: sentAtOf(request),
         clientAddress: clientAddressOf(request, isTrustedProxy),
         sdk: sdkOfRequest(request),
+        library: request.headers["posthog-sdk-info"] ? namedSdk(sdkOfRequest(request)) : null,
       });
       if (retryAfterSeconds !== null) reply.header("retry-after", String(retryAfterSeconds));
       return { results: Object.fromEntries(results) };
     },
   );
+}
+
+function namedSdk(sdk: Sdk): Sdk | null {
+  return sdk.name === "" ? null : sdk;
 }
 
 function tokenOf(request: FastifyRequest): string {

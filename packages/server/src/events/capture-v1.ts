@@ -16,6 +16,8 @@ export interface CaptureV1Input {
   readonly sentAt: Date | null;
   readonly clientAddress: string | null;
   readonly sdk: Sdk;
+  /** The SDK that the request names in the header for it. */
+  readonly library: Sdk | null;
 }
 
 /** What became of one event (posthog-api 9.11). `retry`: send it again; everything else is final. */
@@ -42,19 +44,23 @@ export async function captureV1(deps: CaptureDeps, input: CaptureV1Input): Promi
   const project = found instanceof Promise ? await found : found;
   const sent = batchOf(input.body);
   const from = { projectId: project.id, sdk: input.sdk };
-  const examined = await examine(deps, sent.map(readV1Event), {
-    textLength: input.text.length,
-    uuidIsRequired: true,
-    surroundings: {
-      projectId: project.id,
-      anonymizeIps: project.anonymizeIps,
-      sentAt: input.sentAt,
-      receivedAt,
-      clientAddress: input.clientAddress,
-      nameForUnnamed: null,
-      newUuid: deps.newUuid,
+  const examined = await examine(
+    deps,
+    sent.map((one) => readV1Event(one, input.library)),
+    {
+      textLength: input.text.length,
+      uuidIsRequired: true,
+      surroundings: {
+        projectId: project.id,
+        anonymizeIps: project.anonymizeIps,
+        sentAt: input.sentAt,
+        receivedAt,
+        clientAddress: input.clientAddress,
+        nameForUnnamed: null,
+        newUuid: deps.newUuid,
+      },
     },
-  });
+  );
   for (const { rejected } of examined.outcomes) {
     if (rejected) deps.observer.rejected(rejected, from);
   }
