@@ -5,6 +5,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
+import fc from "fast-check";
 import type { InjectOptions } from "fastify";
 import { pino } from "pino";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
@@ -192,6 +193,57 @@ describe("exact numbers", () => {
     expect(body.distinct_id).toBe("12345678901234567890");
     expect(text).toContain(properties.slice(0, -1));
     expect(text).toMatch(/"person":\{.*"properties":\{"big":9007199254740993\}/);
+  });
+
+  it("[CA-50] come through in any document, with the order of its keys", async () => {
+    const number = fc.oneof(
+      fc.bigInt({ min: -(10n ** 40n), max: 10n ** 40n }).map(String),
+      fc.double({ noNaN: true, noDefaultInfinity: true }).map((one) => JSON.stringify(one)),
+    );
+    const key = fc.string({ unit: "grapheme", minLength: 1 }).map((text) => `k${text}`);
+    const { value } = fc.letrec<{ value: string }>((tie) => ({
+      value: fc.oneof(
+        { depthSize: "small" },
+        number,
+        fc.string({ unit: "grapheme" }).map((text) => JSON.stringify(text)),
+        fc.array(tie("value"), { maxLength: 4 }).map((list) => `[${list}]`),
+        fc
+          .uniqueArray(fc.tuple(key, tie("value")), { selector: ([name]) => name, maxLength: 4 })
+          .map((list) => `{${list.map(([name, text]) => `${JSON.stringify(name)}:${text}`)}}`),
+      ),
+    }));
+    const documents = fc.sample(value, 60).map((text) => ({ uuid: randomUUID(), text }));
+    const events = documents.map(
+      ({ uuid, text }) =>
+        `{"event":"any","distinct_id":"ann","uuid":"${uuid}","properties":{"$ip":"","k":${text},"z":1}}`,
+    );
+    await send({
+      method: "POST",
+      url: "/e/",
+      payload: `{"api_key":"${token}","batch":[${events}]}`,
+    });
+    for (const { uuid, text } of documents) {
+      expect((await read(`events/${uuid}`)).text).toContain(
+        `"properties":{"$ip":"","k":${text},"z":1`,
+      );
+    }
+  });
+
+  it("[CA-50] can be searched for by all their digits", async () => {
+    const send20 = (last: number) =>
+      `{"event":"order","distinct_id":"ann","properties":{"order":1234567890123456789${last}}}`;
+    const payload = `{"api_key":"${token}","batch":[${[1, 2, 3].map(send20)}]}`;
+    await send({ method: "POST", url: "/e/", payload });
+    const count = async (operator: string, value: string) => {
+      const filter = `[{"key":"order","operator":"${operator}","value":${value}}]`;
+      return (await read(`events?event=order&properties=${encodeURIComponent(filter)}`)).body
+        .results.length;
+    };
+    expect(await count("exact", "12345678901234567892")).toBe(1);
+    expect(await count("exact", '"12345678901234567892"')).toBe(1);
+    expect(await count("is_not", "12345678901234567892")).toBe(2);
+    expect(await count("gt", "12345678901234500000")).toBe(3);
+    expect(await count("gt", "12345678901234600000")).toBe(0);
   });
 });
 
