@@ -48,6 +48,8 @@ import { startWorker } from "./events/worker.ts";
 import { createChangeDefinitions } from "./flags/change-definitions.ts";
 import { createCompiledFlags, watchRevisions } from "./flags/compiled-flags.ts";
 import { decideRoutes } from "./flags/decide.routes.ts";
+import { explainRoutes } from "./flags/explain.routes.ts";
+import { createExplain } from "./flags/explain.ts";
 import { flagsDependingOnFlag } from "./flags/flag-dependants.ts";
 import { flagRoutes } from "./flags/flags.routes.ts";
 import { createFlags } from "./flags/flags.ts";
@@ -285,6 +287,16 @@ async function compose(
       }),
       activityLog,
       accounts,
+    });
+    explainRoutes(management, {
+      explain: createExplain({
+        compiledFlags,
+        persons,
+        pendingPersons,
+        geoIp,
+        clock: now,
+        reportFault,
+      }),
     });
     cohortRoutes(management, {
       cohorts: createCohorts({ cohortStore, changeDefinitions, clock: now }),

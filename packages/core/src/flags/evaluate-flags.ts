@@ -203,7 +203,7 @@ export class Evaluation extends PersonView {
   }
 
   /** Stored overrides do not count here, the request's anonymous id does (9.3). */
-  private holdoutIdentifier(flag: CompiledFlag): string | null {
+  holdoutIdentifier(flag: CompiledFlag): string | null {
     if (flag.aggregation !== null) {
       return this.groupKey(flag.aggregation.groupName);
     }
@@ -356,12 +356,12 @@ export class Evaluation extends PersonView {
   }
 
   /** The empty identifier counts as hash 0, without hashing (2.7). */
-  private hash(flag: CompiledFlag, identifier: string, salt: EncodedText): number {
+  hash(flag: CompiledFlag, identifier: string, salt: EncodedText): number {
     return identifier === "" ? 0 : this.set.bucketing.hash(flag.hashPrefix, identifier, salt);
   }
 
   /** Whom a condition hashes (flag-evaluation 5); `null` when the stored hash key is unknown. */
-  private conditionIdentifier(flag: CompiledFlag, condition: CompiledCondition): string | null {
+  conditionIdentifier(flag: CompiledFlag, condition: CompiledCondition): string | null {
     if (condition.aggregation !== null) {
       return this.groupKey(condition.aggregation.groupName) ?? "";
     }

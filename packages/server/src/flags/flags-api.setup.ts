@@ -8,14 +8,18 @@ import { createAccountStore } from "../engines/sql/account-store.ts";
 import { createActivityLog } from "../engines/sql/activity-log.ts";
 import { createCohortStore } from "../engines/sql/cohort-store.ts";
 import { createFlagStore } from "../engines/sql/flag-store.ts";
+import { createPersonStore } from "../engines/sql/person-store.ts";
 import { projectsAndUsers } from "../engines/sql/projects-and-users.setup.ts";
 import { openTemporarySqlite } from "../engines/sql/sql-engines.contract.ts";
+import { createPendingPersons } from "../events/pending-persons.ts";
 import { createApp } from "../http/app.ts";
 import { Refusal } from "../http/errors.ts";
 import { managementApi } from "../http/management-api.ts";
 import { publicApi } from "../http/public-api.ts";
 import { createChangeDefinitions } from "./change-definitions.ts";
 import { createCompiledFlags } from "./compiled-flags.ts";
+import { explainRoutes } from "./explain.routes.ts";
+import { createExplain } from "./explain.ts";
 import { flagsDependingOnFlag } from "./flag-dependants.ts";
 import { flagRoutes } from "./flags.routes.ts";
 import { createFlags } from "./flags.ts";
@@ -58,6 +62,23 @@ export async function openFlagsApi() {
   });
   const cohorts = createCohorts({ cohortStore: createCohortStore(database), ...deps });
 
+  const reportFault = (error: unknown) => {
+    throw error;
+  };
+  const persons = createPersonStore(database, {
+    continuityFlagKeys: () => [],
+    onGroupTypeAdded: () => {},
+    reportFault,
+  });
+  const explain = createExplain({
+    compiledFlags,
+    persons,
+    pendingPersons: createPendingPersons({ distinctIdsOf: persons.distinctIdsOf }),
+    geoIp: { lookup: (address) => ({ $geoip_city_name: `City of ${address}` }) },
+    clock: () => clock.now,
+    reportFault,
+  });
+
   const projectNamed = async (id: string | undefined): Promise<Project> => {
     const project = await accounts.project(Number(id));
     if (!project) throw new Refusal("not_found", "Project not found.");
@@ -76,6 +97,7 @@ export async function openFlagsApi() {
     (management) => {
       activityRoutes(management, { activityLog, accounts });
       flagRoutes(management, { flags, activityLog, accounts });
+      explainRoutes(management, { explain });
       cohortRoutes(management, { cohorts, activityLog, accounts });
     },
   );

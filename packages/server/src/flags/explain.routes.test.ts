@@ -1,0 +1,102 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { openFlagsApi } from "./flags-api.setup.ts";
+
+let api: Awaited<ReturnType<typeof openFlagsApi>>;
+let path: string;
+let projectId: number;
+
+beforeAll(async () => {
+  api = await openFlagsApi();
+  projectId = await api.newProject();
+  path = `/api/projects/${projectId}/feature_flags`;
+  await api.newPerson(projectId, ["u1"]);
+});
+afterAll(() => api.close());
+
+const create = async (body: object) => {
+  const answer = await api.send("POST", path, body);
+  expect(answer.status).toBe(201);
+  return answer.body;
+};
+
+describe("explaining a flag over HTTP", () => {
+  test("[EX-5] GET explains as things are stored, POST with overrides, both in words too", async () => {
+    const filter = (key: string, value: string) => ({
+      key,
+      type: "person",
+      operator: "exact",
+      value: [value],
+    });
+    const flag = await create({
+      key: "explained",
+      filters: {
+        groups: [
+          { properties: [filter("plan", "pro"), filter("$geoip_city_name", "City of 1.2.3.4")] },
+        ],
+        payloads: { true: '{"a":1}' },
+      },
+    });
+    const stored = await api.send("GET", `${path}/${flag.id}/explain?distinct_id=u1`);
+    expect(stored).toMatchObject({
+      status: 200,
+      body: {
+        flag: { id: flag.id, key: "explained", version: 1 },
+        value: false,
+        reason: { code: "no_condition_match", condition_index: 0 },
+        conditions: [
+          { reached: true, filters: [{ key: "plan", value: null, source: "missing" }, {}] },
+        ],
+        explanation:
+          '"explained" is false for "u1": No matching condition set. Condition 1 did not match: plan exact ["pro"], there was no value.',
+      },
+    });
+    const overridden = await api.send("POST", `${path}/${flag.id}/explain`, {
+      distinct_id: "u1",
+      person_properties: { plan: "pro" },
+      ip: "1.2.3.4",
+    });
+    expect(overridden).toMatchObject({
+      status: 200,
+      body: {
+        value: true,
+        payload: '{"a":1}',
+        conditions: [
+          {
+            outcome: "match",
+            rollout: { percentage: 100, hash: null, inside: true },
+            filters: [
+              { key: "plan", value: "pro", source: "override", outcome: "match" },
+              { key: "$geoip_city_name", source: "geo" },
+            ],
+          },
+        ],
+      },
+    });
+  });
+
+  test("[EX-5] a switched-off flag is explained; an unknown one and a missing or odd person are refused", async () => {
+    const flag = await create({ key: "off", active: false });
+    expect((await api.send("GET", `${path}/${flag.id}/explain?distinct_id=u1`)).body).toMatchObject(
+      {
+        active: false,
+        value: false,
+        reason: { code: "flag_disabled" },
+      },
+    );
+    expect((await api.send("GET", `${path}/99999/explain?distinct_id=u1`)).status).toBe(404);
+    expect(await api.send("GET", `${path}/${flag.id}/explain`)).toMatchObject({
+      status: 400,
+      body: { code: "required", attr: "distinct_id" },
+    });
+    for (const groups of ["[1]", "{bad", '{"company":{}}']) {
+      const query = `distinct_id=u1&groups=${encodeURIComponent(groups)}`;
+      expect(await api.send("GET", `${path}/${flag.id}/explain?${query}`)).toMatchObject({
+        status: 400,
+        body: { attr: "groups" },
+      });
+    }
+    expect(
+      await api.send("POST", `${path}/${flag.id}/explain`, { distinct_id: "u", groups: [] }),
+    ).toMatchObject({ status: 400, body: { attr: "groups" } });
+  });
+});

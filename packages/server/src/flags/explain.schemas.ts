@@ -1,0 +1,136 @@
+import type {
+  ConditionExplanation,
+  FilterExplanation,
+  FlagExplanation,
+} from "@hedgerow/core/flags/explain-flag";
+import { isJsonObject, type Json, type JsonObject } from "@hedgerow/core/json";
+import { type Static, Type } from "typebox";
+import { Refusal } from "../http/errors.ts";
+import { parseStrictJson } from "../http/parse-json.ts";
+import { queryText } from "../http/query-text.ts";
+import { AnyObject, Nullable } from "../http/wire-schemas.ts";
+import type { ExplainedPerson } from "./explain.ts";
+
+export const ExplainParameters = Type.Object({
+  distinct_id: Type.Optional(Type.String({ description: "Whose value is explained; required." })),
+  groups: Type.Optional(
+    Type.String({ description: 'JSON of group keys by group type, `{"company": "acme"}`.' }),
+  ),
+});
+
+export const ExplainBody = Type.Object({
+  distinct_id: Type.String({ minLength: 1, description: "Whose value is explained." }),
+  groups: Type.Optional(Type.Record(Type.String(), Type.Union([Type.String(), Type.Number()]))),
+  person_properties: Type.Optional(AnyObject),
+  group_properties: Type.Optional(Type.Record(Type.String(), AnyObject)),
+  device_id: Type.Optional(Nullable(Type.String())),
+  anon_distinct_id: Type.Optional(Nullable(Type.String())),
+  ip: Type.Optional(Nullable(Type.String({ description: "Address whose place counts." }))),
+});
+
+/** An explanation as JSON: the answer, its steps, and one readable paragraph. */
+export const Explanation = Type.Object(
+  {
+    flag: Type.Object({ id: Type.Integer(), key: Type.String(), version: Type.Integer() }),
+    active: Type.Boolean(),
+    value: Type.Union([Type.Boolean(), Type.String()]),
+    payload: Type.Unknown(),
+    reason: Type.Object({
+      code: Type.String(),
+      condition_index: Nullable(Type.Integer()),
+      description: Type.String(),
+    }),
+    failed: Type.Boolean(),
+    enrollment: Nullable(AnyObject),
+    holdout: Nullable(AnyObject),
+    conditions: Type.Array(AnyObject),
+    variant: Nullable(AnyObject),
+    dependencies: Type.Array(Type.Unknown()),
+    explanation: Type.Optional(Type.String()),
+  },
+  { title: "FlagExplanation" },
+);
+
+/** The person of a query string; throws a refusal that names the parameter. */
+export function explainedPersonOfQuery(query: unknown): ExplainedPerson {
+  const distinctId = queryText(query, "distinct_id");
+  if (!distinctId) {
+    throw new Refusal("required", "This field is required.", { attr: "distinct_id" });
+  }
+  const sent = parseGroups(queryText(query, "groups") || "{}");
+  return explainedPersonOf({ distinct_id: distinctId, groups: sent });
+}
+
+function parseGroups(text: string): Record<string, string | number> {
+  const refusal = new Refusal("invalid_input", "Expected a JSON object of group keys.", {
+    attr: "groups",
+  });
+  let groups: unknown;
+  try {
+    groups = parseStrictJson(text);
+  } catch {
+    throw refusal;
+  }
+  if (!isJsonObject(groups)) throw refusal;
+  const isKey = (key: Json) => typeof key === "string" || typeof key === "number";
+  if (!Object.values(groups).every(isKey)) throw refusal;
+  return groups as Record<string, string | number>;
+}
+
+/** The person of a body. */
+export function explainedPersonOf(body: Static<typeof ExplainBody>): ExplainedPerson {
+  const groups = Object.create(null) as Record<string, string>;
+  for (const [type, key] of Object.entries(body.groups ?? {})) groups[type] = String(key);
+  return {
+    distinctId: body.distinct_id,
+    deviceId: body.device_id ?? null,
+    anonDistinctId: body.anon_distinct_id || null,
+    groups,
+    // Parsed from JSON, so their values are JSON.
+    personProperties: (body.person_properties ?? {}) as JsonObject,
+    groupProperties: (body.group_properties ?? {}) as Record<string, JsonObject>,
+    ip: body.ip || null,
+  };
+}
+
+/** The wire form of an explanation and of those of its dependencies. */
+export function wireExplanation(told: FlagExplanation): Static<typeof Explanation> {
+  const { reason } = told;
+  return {
+    flag: { id: told.flag.id, key: told.flag.key, version: told.flag.version },
+    active: told.active,
+    value: told.value,
+    payload: told.payload,
+    reason: {
+      code: reason.code,
+      condition_index: reason.conditionIndex,
+      description: reason.description,
+    },
+    failed: told.failed,
+    enrollment: told.enrollment && { ...told.enrollment },
+    holdout: told.holdout && wireBound(told.holdout),
+    conditions: told.conditions.map(wireCondition),
+    variant: told.variant && { ...told.variant },
+    dependencies: told.dependencies.map(wireExplanation),
+  };
+}
+
+function wireCondition(condition: ConditionExplanation) {
+  return {
+    index: condition.index,
+    reached: condition.isReached,
+    outcome: condition.outcome,
+    group: condition.group,
+    filters: condition.filters.map(wireFilter),
+    rollout: wireBound(condition.rollout),
+    variant_override: condition.variantOverride,
+  };
+}
+
+function wireFilter({ kind, ...filter }: FilterExplanation) {
+  return { type: kind, ...filter };
+}
+
+function wireBound({ isInside, ...bound }: ConditionExplanation["rollout"]) {
+  return { ...bound, inside: isInside };
+}

@@ -1,0 +1,84 @@
+import type { EvaluationRequest, StoredFacts } from "@hedgerow/core/flags/evaluation-request";
+import { explainFlag, type FlagExplanation } from "@hedgerow/core/flags/explain-flag";
+import { explainInWords } from "@hedgerow/core/flags/explain-text";
+import type { JsonObject } from "@hedgerow/core/json";
+import type { PendingPersons } from "../events/pending-persons.ts";
+import { Refusal } from "../http/errors.ts";
+import type { GeoIp } from "../persons/geo-ip.ts";
+import type { PersonStore } from "../persons/person-store.ts";
+import type { CompiledFlags } from "./compiled-flags.ts";
+
+/** For whom a flag is explained; what is given here wins over what is stored. */
+export interface ExplainedPerson
+  extends Pick<
+    EvaluationRequest,
+    "distinctId" | "deviceId" | "anonDistinctId" | "groups" | "personProperties" | "groupProperties"
+  > {
+  /** The address whose place counts; `null` for none. */
+  readonly ip: string | null;
+}
+
+/** Explains one flag; throws `not_found` for a flag that is unknown or deleted. */
+export type Explain = (
+  projectId: number,
+  flagId: number,
+  person: ExplainedPerson,
+) => Promise<{ explanation: FlagExplanation; inWords: string }>;
+
+/**
+ * {@link Explain} over the stores that flag requests read. Unlike a flag request it stores nothing:
+ * an anonymous id counts as hash key for this explanation only. A store that cannot be read shows as
+ * values that are unavailable.
+ */
+export function createExplain({
+  compiledFlags,
+  persons,
+  pendingPersons,
+  geoIp,
+  clock,
+  reportFault,
+}: {
+  compiledFlags: Pick<CompiledFlags, "get">;
+  persons: Pick<PersonStore, "factsFor">;
+  pendingPersons: Pick<PendingPersons, "settled">;
+  geoIp: GeoIp;
+  clock: () => Date;
+  reportFault: (error: unknown, context: string) => void;
+}): Explain {
+  const factsOf = async (projectId: number, person: ExplainedPerson): Promise<StoredFacts> => {
+    const { distinctId, anonDistinctId, groups } = person;
+    try {
+      const distinctIds = anonDistinctId === null ? [distinctId] : [distinctId, anonDistinctId];
+      await pendingPersons.settled(projectId, { distinctIds, groups });
+      return await persons.factsFor({
+        projectId,
+        distinctId,
+        anonDistinctId,
+        person: true,
+        staticCohorts: true,
+        hashKeyOverrides: true,
+        groups,
+      });
+    } catch (error) {
+      reportFault(error, "stored facts for the explanation of a flag could not be read");
+      return { person: "unavailable", groups: "unavailable" };
+    }
+  };
+  const placeOf = async (ip: string | null): Promise<JsonObject> =>
+    ip === null ? {} : await geoIp.lookup(ip);
+
+  return async (projectId, flagId, { ip, ...person }) => {
+    const { flagSet, definitions } = await compiledFlags.get(projectId);
+    const definition = definitions.flags.find(({ id }) => id === flagId);
+    if (!definition) throw new Refusal("not_found", "Not found.");
+    const request: EvaluationRequest = {
+      ...person,
+      now: clock(),
+      geoProperties: await placeOf(ip),
+      stored: await factsOf(projectId, { ip, ...person }),
+      selection: { keys: null, contexts: null, runtime: null, onlySurveyFlags: false },
+    };
+    const explanation = explainFlag(definition, { set: flagSet, definitions, request });
+    return { explanation, inWords: explainInWords(explanation, person.distinctId) };
+  };
+}
