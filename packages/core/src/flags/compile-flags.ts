@@ -15,13 +15,16 @@ import type {
   CompiledFilter,
   CompiledFlag,
   CompiledHoldout,
+  FlagDependencies,
   FlagNeeds,
   FlagSet,
+  ResolvedDependencies,
 } from "./flag-set.ts";
 import { compileComparison, isOperator, type MatchTools } from "./match-property.ts";
 import { type BacktrackingPatterns, type CompilePattern, NO_BACKTRACKING } from "./pattern.ts";
 import { groupProperty, type PropertyName, personProperty } from "./person-property.ts";
 import { describeReason } from "./reason.ts";
+import { uniteNeeds } from "./select-flags.ts";
 import { createTimeZone } from "./zoned-date.ts";
 
 /** What compiling takes from outside; the defaults are whole but for backtracking patterns. */
@@ -33,16 +36,11 @@ export interface CompileTools {
 }
 
 /** What reading one flag looks up in its project. */
-interface Project {
+interface Surroundings {
   readonly tools: MatchTools;
   readonly bucketing: Bucketing;
   readonly cohorts: ReadonlyMap<number, CompiledCohort>;
   readonly groupNames: ReadonlyMap<number, string>;
-  /** Active flags' positions by id as text, and by key. */
-  readonly positionsById: ReadonlyMap<string, number>;
-  readonly positionsByKey: ReadonlyMap<string, number>;
-  /** Ids and keys of flags that are switched off: they count as false. */
-  readonly inactive: ReadonlySet<string>;
 }
 
 /** Thrown while reading a stored flag that cannot be read; caught at that flag's boundary. */
@@ -51,62 +49,108 @@ class MalformedFlag extends Error {}
 /**
  * Parses and prepares a project's flags once. Never throws for what is stored: a flag that cannot
  * be read stays in the set as one that fails (`flag_data_parsing_error`).
+ * @param earlier the project's set from before a change, made with the same tools: of it is kept
+ * what a definition is still the same object for
  */
-export function compileFlags(definitions: ProjectDefinitions, tools: CompileTools = {}): FlagSet {
-  const bucketing = tools.bucketing ?? createSha1Bucketing();
+export function compileFlags(
+  definitions: ProjectDefinitions,
+  tools: CompileTools = {},
+  earlier?: FlagSet,
+): FlagSet {
+  const bucketing = earlier?.bucketing ?? tools.bucketing ?? createSha1Bucketing();
+  const kept = keep(definitions, earlier);
   const matchTools: MatchTools = {
     timeZone: createTimeZone(definitions.timeZone),
     backtracking: tools.backtracking ?? NO_BACKTRACKING,
     ...(tools.compilePattern && { compilePattern: tools.compilePattern }),
   };
-  const active = definitions.flags.filter((flag) => flag.active);
-  const off = definitions.flags.filter((flag) => !flag.active);
-  const project: Project = {
+  const surroundings: Surroundings = {
     tools: matchTools,
     bucketing,
-    cohorts: compileCohorts(definitions.cohorts, matchTools),
+    cohorts: kept.cohorts ?? compileCohorts(definitions.cohorts, matchTools),
     groupNames: new Map(definitions.groupTypes.map(({ index, name }) => [index, name])),
-    positionsById: new Map(active.map((flag, index) => [String(flag.id), index])),
-    positionsByKey: new Map(active.map((flag, index) => [flag.key, index])),
-    inactive: new Set(off.flatMap((flag) => [String(flag.id), flag.key])),
   };
-  const flags = active.map((definition, index) => compileFlag(definition, index, project));
-  const { ordered, cyclic } = orderByDependency(flags);
+  const byPosition: CompiledFlag[] = [];
+  const byKey = new Map<string, CompiledFlag>();
+  const continuityKeys: string[] = [];
+  const limits = { runtime: false, contexts: false };
+  for (const definition of definitions.flags) {
+    if (!definition.active) continue;
+    const flag = kept.flag(definition) ?? compileFlag(definition, surroundings);
+    byPosition.push(flag);
+    byKey.set(definition.key, flag);
+    if (flag.isContinuous) continuityKeys.push(definition.key);
+    if (definition.evaluationRuntime !== "all") limits.runtime = true;
+    if (definition.evaluationContexts.length > 0) limits.contexts = true;
+  }
+  const dependencies = resolveDependencies(definitions.flags, byPosition, byKey);
+  const { ordered, cyclic } = orderByDependency(byPosition, dependencies);
   return {
     flags: ordered,
     cyclic,
-    byPosition: flags,
-    byKey: new Map(flags.map((flag) => [flag.identity.key, flag])),
-    hasDependencies: flags.some((flag) => flag.dependencies.length > 0),
-    cohorts: project.cohorts,
-    continuityKeys: flags
-      .filter((flag) => flag.isContinuous && flag.failure === null)
-      .map((flag) => flag.identity.key),
+    needs: uniteNeeds(ordered),
+    byPosition,
+    byKey,
+    dependencies,
+    limits,
+    definitions,
+    cohorts: surroundings.cohorts,
+    continuityKeys,
     bucketing,
     holdoutPrefix: bucketing.encode(HOLDOUT_PREFIX),
   };
 }
 
-function compileFlag(definition: FlagDefinition, index: number, project: Project): CompiledFlag {
+/** What of an earlier set holds still. */
+interface Kept {
+  readonly cohorts: ReadonlyMap<number, CompiledCohort> | undefined;
+  flag(definition: FlagDefinition): CompiledFlag | undefined;
+}
+
+function keep(now: ProjectDefinitions, earlier: FlagSet | undefined): Kept {
+  const before = earlier?.definitions;
+  if (!earlier || !before || before.timeZone !== now.timeZone || !haveSameGroups(before, now)) {
+    return { cohorts: undefined, flag: () => undefined };
+  }
+  const hasSameCohorts =
+    before.cohorts.length === now.cohorts.length &&
+    before.cohorts.every((cohort, at) => cohort === now.cohorts[at]);
+  return {
+    cohorts: hasSameCohorts ? earlier.cohorts : undefined,
+    flag(definition) {
+      const flag = earlier.byKey.get(definition.key);
+      const isSame = flag?.definition === definition && (hasSameCohorts || !flag.readsCohorts);
+      return isSame ? flag : undefined;
+    },
+  };
+}
+
+function haveSameGroups(before: ProjectDefinitions, now: ProjectDefinitions): boolean {
+  return (
+    before.groupTypes.length === now.groupTypes.length &&
+    before.groupTypes.every(({ index, name }, at) => {
+      const other = now.groupTypes[at];
+      return other?.index === index && other.name === name;
+    })
+  );
+}
+
+function compileFlag(definition: FlagDefinition, surroundings: Surroundings): CompiledFlag {
   try {
-    return readFlag(definition, index, project);
+    return readFlag(definition, surroundings);
   } catch (error) {
     if (!(error instanceof MalformedFlag)) throw error;
-    return {
-      ...blankFlag(definition, index, project),
-      failure: "flag_data_parsing_error",
-    };
+    return { ...blankFlag(definition, surroundings), failure: "flag_data_parsing_error" };
   }
 }
 
-function blankFlag(definition: FlagDefinition, index: number, project: Project): CompiledFlag {
+function blankFlag(definition: FlagDefinition, surroundings: Surroundings): CompiledFlag {
   return {
-    index,
     identity: identityOf(definition),
     definition,
     failure: null,
-    hasMissingDependency: false,
     dependencies: [],
+    readsCohorts: false,
     enrollmentProperty: null,
     superCondition: null,
     holdout: null,
@@ -115,18 +159,11 @@ function blankFlag(definition: FlagDefinition, index: number, project: Project):
     variantKeys: [],
     variantBounds: new Float64Array(0),
     payloads: new Map(),
-    hashPrefix: project.bucketing.encode(`${definition.key}.`),
+    hashPrefix: surroundings.bucketing.encode(`${definition.key}.`),
     aggregation: null,
     isDeviceBucketed: definition.bucketingIdentifier === "device_id",
     isContinuous: false,
-    needs: {
-      any: false,
-      personProperties: [],
-      createdAt: false,
-      staticCohorts: false,
-      groupProperties: [],
-      hashKeyOverride: false,
-    },
+    needs: NO_NEEDS,
     answers: { matches: [], others: new Map() },
   };
 }
@@ -136,15 +173,18 @@ function identityOf(definition: FlagDefinition): FlagIdentity {
   return { id, key, name, version, hasExperiment };
 }
 
-function readFlag(definition: FlagDefinition, index: number, project: Project): CompiledFlag {
+function readFlag(definition: FlagDefinition, surroundings: Surroundings): CompiledFlag {
   const { filters } = definition;
   const format = ownValue(filters, "version") ?? 1;
   if (format !== 1) throw new MalformedFlag();
-  const blank = blankFlag(definition, index, project);
+  const blank = blankFlag(definition, surroundings);
   const variants = readVariants(filters);
   const payloads = readPayloads(filters);
-  const aggregation = readAggregation(ownValue(filters, "aggregation_group_type_index"), project);
-  const reader = new ConditionReader(project, variants, aggregation);
+  const aggregation = readAggregation(
+    ownValue(filters, "aggregation_group_type_index"),
+    surroundings,
+  );
+  const reader = new ConditionReader(surroundings, variants, aggregation);
   const conditions = readGroups(filters).map((group, at) => reader.readCondition(group, at));
   const enrolls = ownValue(filters, "feature_enrollment") === true;
   const superGroup = enrolls ? null : firstOf(filters, "super_groups");
@@ -156,8 +196,8 @@ function readFlag(definition: FlagDefinition, index: number, project: Project): 
     : null;
   return {
     ...blank,
-    hasMissingDependency: reader.hasMissingDependency,
     dependencies: [...reader.dependencies],
+    readsCohorts: reader.readsCohorts,
     enrollmentProperty,
     superCondition,
     holdout: readHoldout(filters, blank.identity, payloads),
@@ -236,10 +276,10 @@ function readPayloads(filters: JsonObject): ReadonlyMap<string, Json> {
   return new Map(Object.entries(stored).filter(([, payload]) => payload !== ""));
 }
 
-function readAggregation(json: Json | undefined, project: Project): Aggregation | null {
+function readAggregation(json: Json | undefined, surroundings: Surroundings): Aggregation | null {
   if (json === undefined || json === null) return null;
   if (typeof json !== "number" || !Number.isInteger(json)) throw new MalformedFlag();
-  return { groupName: project.groupNames.get(json) ?? null };
+  return { groupName: surroundings.groupNames.get(json) ?? null };
 }
 
 function readHoldout(
@@ -290,14 +330,14 @@ function readPercentage(condition: JsonObject): number {
 
 /** Reads the conditions of one flag, gathering what they depend on. */
 class ConditionReader {
-  readonly dependencies = new Set<number>();
-  hasMissingDependency = false;
-  readonly #project: Project;
+  readonly dependencies = new Set<string>();
+  readsCohorts = false;
+  readonly #surroundings: Surroundings;
   readonly #variants: Variants;
   readonly #aggregation: Aggregation | null;
 
-  constructor(project: Project, variants: Variants, aggregation: Aggregation | null) {
-    this.#project = project;
+  constructor(surroundings: Surroundings, variants: Variants, aggregation: Aggregation | null) {
+    this.#surroundings = surroundings;
     this.#variants = variants;
     this.#aggregation = aggregation;
   }
@@ -305,7 +345,8 @@ class ConditionReader {
   readCondition(group: JsonObject, index: number): CompiledCondition {
     // Absent means the flag's aggregation, an explicit null means the person (5.1).
     const own = ownValue(group, "aggregation_group_type_index");
-    const aggregation = own === undefined ? this.#aggregation : readAggregation(own, this.#project);
+    const aggregation =
+      own === undefined ? this.#aggregation : readAggregation(own, this.#surroundings);
     const rolloutPercentage = readPercentage(group);
     const variant = ownValue(group, "variant") ?? null;
     if (variant !== null && typeof variant !== "string") throw new MalformedFlag();
@@ -332,17 +373,18 @@ class ConditionReader {
     const value = ownValue(filter, "value");
     const type = ownValue(filter, "type") ?? "person";
     if (type === "cohort") {
+      this.readsCohorts = true;
       const id = readCohortId(value);
       if (id === null) throw new MalformedFlag();
       const wanted =
         operator === null || operator === "in" ? true : operator === "not_in" ? false : null;
-      return { kind: "cohort", cohort: this.#project.cohorts.get(id) ?? null, wanted };
+      return { kind: "cohort", cohort: this.#surroundings.cohorts.get(id) ?? null, wanted };
     }
     const written = ownValue(filter, "key");
     const key = typeof written === "number" ? String(written) : written;
     if (typeof key !== "string") throw new MalformedFlag();
     if (type === "flag") return this.#readDependency(key, operator, value);
-    const comparison = compileComparison(operator ?? "exact", value, this.#project.tools);
+    const comparison = compileComparison(operator ?? "exact", value, this.#surroundings.tools);
     switch (type) {
       case "person":
         return { kind: "person", property: personProperty(key), comparison };
@@ -350,7 +392,7 @@ class ConditionReader {
         return { kind: "person_metadata", isCreatedAt: key === "created_at", comparison };
       case "group": {
         const index = ownValue(filter, "group_type_index") ?? null;
-        const group = index === null ? aggregation : readAggregation(index, this.#project);
+        const group = index === null ? aggregation : readAggregation(index, this.#surroundings);
         const groupName = group?.groupName ?? null;
         return { kind: "group", groupName, property: groupProperty(key), comparison };
       }
@@ -363,16 +405,19 @@ class ConditionReader {
     const isReadable =
       operator === "flag_evaluates_to" && (typeof value === "boolean" || typeof value === "string");
     const expected = isReadable ? value : null;
-    const { positionsById, positionsByKey, inactive } = this.#project;
-    const target = positionsById.get(key) ?? positionsByKey.get(key);
-    if (target === undefined) {
-      if (!inactive.has(key)) this.hasMissingDependency = true;
-      return { kind: "flag", target: -1, expected };
-    }
-    this.dependencies.add(target);
-    return { kind: "flag", target, expected };
+    this.dependencies.add(key);
+    return { kind: "flag", target: key, expected };
   }
 }
+
+const NO_NEEDS: FlagNeeds = Object.freeze({
+  any: false,
+  personProperties: [],
+  createdAt: false,
+  staticCohorts: false,
+  groupProperties: [],
+  hashKeyOverride: false,
+});
 
 function collectNeeds(
   conditions: readonly CompiledCondition[],
@@ -410,22 +455,65 @@ function collectNeeds(
   };
 }
 
-/** Orders flags after those they depend on; what is left over lies on or behind a cycle. */
-function orderByDependency(flags: readonly CompiledFlag[]): {
-  ordered: CompiledFlag[];
-  cyclic: CompiledFlag[];
-} {
-  const waitingFor = flags.map((flag) => flag.dependencies.length);
-  const dependants: number[][] = flags.map(() => []);
-  for (const flag of flags) {
-    for (const target of flag.dependencies) dependants[target]?.push(flag.index);
+const NO_DEPENDENCIES: FlagDependencies = Object.freeze({
+  targets: new Map(),
+  ofFlags: new Map(),
+  answered: new Set<never>(),
+});
+
+/** Finds what dependency filters refer to: by id first, then by key. */
+function resolveDependencies(
+  definitions: readonly FlagDefinition[],
+  flags: readonly CompiledFlag[],
+  byKey: ReadonlyMap<string, CompiledFlag>,
+): FlagDependencies {
+  const referring = flags.filter((flag) => flag.dependencies.length > 0);
+  if (referring.length === 0) return NO_DEPENDENCIES;
+  const byId = new Map(flags.map((flag) => [String(flag.identity.id), flag]));
+  const off = new Set<string>();
+  for (const { id, key, active } of definitions) if (!active) off.add(String(id)).add(key);
+  const targets = new Map<string, CompiledFlag | null>();
+  const ofFlags = new Map<CompiledFlag, ResolvedDependencies>();
+  for (const flag of referring) {
+    const found = new Set<CompiledFlag>();
+    let isMissingOne = false;
+    for (const name of flag.dependencies) {
+      const target = byId.get(name) ?? byKey.get(name) ?? (off.has(name) ? null : undefined);
+      if (target === undefined) isMissingOne = true;
+      else targets.set(name, target);
+      if (target) found.add(target);
+    }
+    ofFlags.set(flag, { flags: [...found], isMissingOne, rank: -1 });
   }
-  const ordered = flags.filter((flag) => flag.dependencies.length === 0);
+  const answered = new Set([...ofFlags.values()].flatMap((resolved) => resolved.flags));
+  return { targets, ofFlags, answered };
+}
+
+/** Orders flags after those they depend on; what is left over lies on or behind a cycle. */
+function orderByDependency(
+  flags: readonly CompiledFlag[],
+  { ofFlags }: FlagDependencies,
+): { ordered: readonly CompiledFlag[]; cyclic: readonly CompiledFlag[] } {
+  if (ofFlags.size === 0) return { ordered: flags, cyclic: [] };
+  const waitingFor = new Map<CompiledFlag, number>();
+  const dependants = new Map<CompiledFlag, CompiledFlag[]>();
+  for (const [flag, { flags: targets }] of ofFlags) {
+    if (targets.length > 0) waitingFor.set(flag, targets.length);
+    for (const target of targets) {
+      const known = dependants.get(target);
+      if (known) known.push(flag);
+      else dependants.set(target, [flag]);
+    }
+  }
+  const ordered = flags.filter((flag) => !waitingFor.has(flag));
   for (let at = 0; at < ordered.length; at += 1) {
-    for (const index of dependants[(ordered[at] as CompiledFlag).index] ?? []) {
-      const left = (waitingFor[index] as number) - 1;
-      waitingFor[index] = left;
-      if (left === 0) ordered.push(flags[index] as CompiledFlag);
+    const flag = ordered[at] as CompiledFlag;
+    const resolved = ofFlags.get(flag);
+    if (resolved) resolved.rank = at;
+    for (const dependant of dependants.get(flag) ?? []) {
+      const left = (waitingFor.get(dependant) ?? 0) - 1;
+      waitingFor.set(dependant, left);
+      if (left === 0) ordered.push(dependant);
     }
   }
   const done = new Set(ordered);

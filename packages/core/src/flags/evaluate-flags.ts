@@ -8,12 +8,19 @@ import {
   NO_SALT,
   VARIANT_SALT,
 } from "./bucketing.ts";
-import type { EvaluationRequest, FlagSelection } from "./evaluation-request.ts";
+import type { EvaluationRequest } from "./evaluation-request.ts";
 import type { FailureCode, FlagEvaluation } from "./flag.ts";
-import type { CompiledCondition, CompiledFilter, CompiledFlag, FlagSet } from "./flag-set.ts";
+import type {
+  CompiledCondition,
+  CompiledFilter,
+  CompiledFlag,
+  FlagSet,
+  SelectedFlags,
+} from "./flag-set.ts";
 import { compare } from "./match-property.ts";
 import { PersonView, read, UNAVAILABLE } from "./person-view.ts";
 import { describeReason, type Ending, isFailure, rankOf, reasonCode } from "./reason.ts";
+import { selectFlags } from "./select-flags.ts";
 
 /** What a request's flags came to. */
 export interface EvaluationResult {
@@ -41,17 +48,22 @@ export type ConditionStep =
 const NO_KEYS: readonly string[] = [];
 const NO_FAULTS: EvaluationResult["faults"] = [];
 
-/** Evaluates the flags a request selects (flag-evaluation 4 to 12, 14, 15). Never throws. */
-export function evaluateFlags(set: FlagSet, request: EvaluationRequest): EvaluationResult {
+/**
+ * Evaluates the flags a request selects (flag-evaluation 4 to 12, 14, 15). Never throws.
+ * @param selected the flags the request selects, where the caller has them already
+ */
+export function evaluateFlags(
+  set: FlagSet,
+  request: EvaluationRequest,
+  selected: SelectedFlags = selectFlags(set, request.selection),
+): EvaluationResult {
+  const { flags, cyclic } = selected;
   const evaluation = new Evaluation(set, request);
-  const chosen = chooseFlags(set, request.selection);
-  // At full length at once: growing costs more than the shorter list at the end.
-  const evaluations = new Array<FlagEvaluation>(set.flags.length);
-  let count = 0;
+  const evaluations = new Array<FlagEvaluation>(flags.length);
   let failedKeys: string[] | null = null;
   let faults: { key: string; error: unknown }[] | null = null;
-  for (const flag of set.flags) {
-    if (!isChosen(flag, request.selection, chosen)) continue;
+  for (let at = 0; at < flags.length; at += 1) {
+    const flag = flags[at] as CompiledFlag;
     let answer: FlagEvaluation;
     try {
       answer = evaluation.evaluate(flag);
@@ -61,18 +73,14 @@ export function evaluateFlags(set: FlagSet, request: EvaluationRequest): Evaluat
       faults.push({ key: flag.identity.key, error });
     }
     evaluation.remember(flag, answer);
-    evaluations[count] = answer;
-    count += 1;
+    evaluations[at] = answer;
     if (answer.failed) {
       failedKeys ??= [];
       failedKeys.push(flag.identity.key);
     }
   }
-  if (count < evaluations.length) evaluations.length = count;
-  for (const flag of set.cyclic) {
-    if (!isChosen(flag, request.selection, chosen)) continue;
-    failedKeys ??= [];
-    failedKeys.push(flag.identity.key);
+  if (cyclic.length > 0) {
+    failedKeys = [...(failedKeys ?? NO_KEYS), ...cyclic.map((flag) => flag.identity.key)];
   }
   return {
     evaluations,
@@ -83,82 +91,42 @@ export function evaluateFlags(set: FlagSet, request: EvaluationRequest): Evaluat
 }
 
 /**
- * The flags a request with `flag_keys` gets, those they depend on included (11.6), by position;
- * `null` when it names none and gets all.
- */
-export function chooseFlags(set: FlagSet, selection: FlagSelection): Uint8Array | null {
-  if (selection.keys === null) return null;
-  const chosen = new Uint8Array(set.byPosition.length);
-  const open: CompiledFlag[] = [];
-  for (const key of selection.keys) {
-    const flag = set.byKey.get(key);
-    if (flag !== undefined && isAllowed(flag, selection)) open.push(flag);
-  }
-  for (let flag = open.pop(); flag !== undefined; flag = open.pop()) {
-    if (chosen[flag.index] === 1) continue;
-    chosen[flag.index] = 1;
-    for (const target of flag.dependencies) {
-      const dependency = set.byPosition[target];
-      if (dependency !== undefined && isAllowed(dependency, selection)) open.push(dependency);
-    }
-  }
-  return chosen;
-}
-
-/** Whether a flag is among those a request gets. */
-export function isChosen(
-  flag: CompiledFlag,
-  selection: FlagSelection,
-  chosen: Uint8Array | null,
-): boolean {
-  return chosen === null ? isAllowed(flag, selection) : chosen[flag.index] === 1;
-}
-
-/** Runtime, contexts and survey flags (flag-evaluation 12.2 to 12.4). */
-function isAllowed(flag: CompiledFlag, selection: FlagSelection): boolean {
-  const { evaluationRuntime, evaluationContexts, isSurveyFlag } = flag.definition;
-  if (evaluationRuntime !== "all" && evaluationRuntime !== selection.runtime) return false;
-  if (selection.onlySurveyFlags && !isSurveyFlag) return false;
-  const { contexts } = selection;
-  if (contexts === null || evaluationContexts.length === 0) return true;
-  return evaluationContexts.some((context) => contexts.includes(context));
-}
-
-/**
  * One evaluation: the request seen through a compiled set. Its steps are public so that an
  * explanation walks the very same path, one step at a time.
  */
 export class Evaluation extends PersonView {
   declare private readonly set: FlagSet;
   declare private readonly request: EvaluationRequest;
-  declare private readonly answers: (FlagEvaluation | undefined)[] | null;
+  declare private readonly answers: Map<CompiledFlag, FlagEvaluation> | null;
 
   constructor(set: FlagSet, request: EvaluationRequest) {
     super(request);
     this.set = set;
     this.request = request;
-    this.answers = set.hasDependencies ? [] : null;
+    this.answers = set.dependencies.ofFlags.size > 0 ? new Map() : null;
   }
 
   /** Keeps an answer for the flags that depend on it. */
   remember(flag: CompiledFlag, answer: FlagEvaluation): void {
-    if (this.answers !== null) this.answers[flag.index] = answer;
+    if (this.answers === null || !this.set.dependencies.answered.has(flag)) return;
+    this.answers.set(flag, answer);
   }
 
   /** One flag, its dependencies having been evaluated before (flag-evaluation 4). */
   evaluate(flag: CompiledFlag): FlagEvaluation {
     if (flag.failure !== null) return answerOf(flag, flag.failure, null);
-    if (flag.hasMissingDependency || this.missesDependency(flag)) {
+    if (flag.dependencies.length > 0 && this.missesDependency(flag)) {
       return answerOf(flag, "missing_dependency", null);
     }
     return this.enrollment(flag) ?? this.holdout(flag) ?? this.conditions(flag);
   }
 
   private missesDependency(flag: CompiledFlag): boolean {
-    for (const target of flag.dependencies) {
-      if (this.answers?.[target]?.reason.code === "missing_dependency") return true;
-    }
-    return false;
+    const resolved = this.set.dependencies.ofFlags.get(flag);
+    if (resolved === undefined || resolved.isMissingOne) return true;
+    return resolved.flags.some(
+      (target) => this.answers?.get(target)?.reason.code === "missing_dependency",
+    );
   }
 
   /** Early-access enrolment; `null` when it does not decide (flag-evaluation 8). */
@@ -294,8 +262,9 @@ export class Evaluation extends PersonView {
   }
 
   /** What an expectation on another flag gives (flag-evaluation 11.2, 11.3). */
-  private dependsOn(target: number, expected: boolean | string | null): boolean {
-    const answer = target === -1 ? undefined : this.answers?.[target];
+  private dependsOn(name: string, expected: boolean | string | null): boolean {
+    const target = this.set.dependencies.targets.get(name);
+    const answer = target ? this.answers?.get(target) : undefined;
     if (answer?.failed === true || expected === null) return false;
     const value = answer?.value ?? false;
     return expected === true ? value !== false : value === expected;

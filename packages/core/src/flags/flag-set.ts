@@ -1,7 +1,13 @@
 import type { CompiledCohort } from "../cohorts/cohort.ts";
 import type { Json } from "../json.ts";
 import type { Bucketing, EncodedText } from "./bucketing.ts";
-import type { FailureCode, FlagDefinition, FlagEvaluation, FlagIdentity } from "./flag.ts";
+import type {
+  FailureCode,
+  FlagDefinition,
+  FlagEvaluation,
+  FlagIdentity,
+  ProjectDefinitions,
+} from "./flag.ts";
 import type { CompiledComparison } from "./match-property.ts";
 import type { PropertyName } from "./person-property.ts";
 import type { Ending } from "./reason.ts";
@@ -10,33 +16,66 @@ import type { Ending } from "./reason.ts";
  * A project's flags, parsed and prepared once per change of definitions. Evaluations of one set
  * share scratch memory and must not run in parallel with one another (they are synchronous).
  */
-export interface FlagSet {
-  /** Active flags, dependencies before their dependants; those in `cyclic` are not among them. */
-  readonly flags: readonly CompiledFlag[];
-  /** Active flags on a dependency cycle, and those depending on them (flag-evaluation 11.5). */
-  readonly cyclic: readonly CompiledFlag[];
-  /** Every active flag by position, cyclic ones included. */
+export interface FlagSet extends SelectedFlags {
+  /** Every active flag in stored order, cyclic ones included. */
   readonly byPosition: readonly CompiledFlag[];
   readonly byKey: ReadonlyMap<string, CompiledFlag>;
-  readonly hasDependencies: boolean;
+  readonly dependencies: FlagDependencies;
+  /** Whether some flag is limited to a runtime, to contexts: most projects have none. */
+  readonly limits: { readonly runtime: boolean; readonly contexts: boolean };
   readonly cohorts: ReadonlyMap<number, CompiledCohort>;
+  /** What the set was made from. */
+  readonly definitions: ProjectDefinitions;
   /** Flags whose hash key is stored when an anonymous id is sent (flag-evaluation 16.3). */
   readonly continuityKeys: readonly string[];
   readonly bucketing: Bucketing;
   readonly holdoutPrefix: EncodedText;
 }
 
-/** An active flag ready to be evaluated. */
+/** Flags to evaluate for one request: a set's all, or those it asks for and what they depend on. */
+export interface SelectedFlags {
+  /** Active flags, dependencies before their dependants; those in `cyclic` are not among them. */
+  readonly flags: readonly CompiledFlag[];
+  /** Active flags on a dependency cycle, and those depending on them (flag-evaluation 11.5). */
+  readonly cyclic: readonly CompiledFlag[];
+  /** What the flags to be evaluated read, each fact once. */
+  readonly needs: FlagNeeds;
+}
+
+/** How a project's active flags refer to one another. */
+export interface FlagDependencies {
+  /**
+   * What the names in dependency filters stand for; `null` for a flag that is switched off. A name
+   * that is missing here stands for nothing.
+   */
+  readonly targets: ReadonlyMap<string, CompiledFlag | null>;
+  /** For each flag that refers to others: to which active ones, and its place among all such flags. */
+  readonly ofFlags: ReadonlyMap<CompiledFlag, ResolvedDependencies>;
+  /** The active flags that others refer to. */
+  readonly answered: ReadonlySet<CompiledFlag>;
+}
+
+export interface ResolvedDependencies {
+  readonly flags: readonly CompiledFlag[];
+  /** True when a name stands for no flag of the project. */
+  readonly isMissingOne: boolean;
+  /** Evaluation order among the flags that refer to others; -1 on or behind a cycle. */
+  rank: number;
+}
+
+/**
+ * An active flag ready to be evaluated. It knows the project's cohorts and group types but not its
+ * other flags, so that it can be kept while those change.
+ */
 export interface CompiledFlag {
-  /** Position among the set's active flags; dependencies refer to it. */
-  readonly index: number;
   readonly identity: FlagIdentity;
   readonly definition: FlagDefinition;
   /** Set when the stored definition could not be read: the flag fails on every request. */
   readonly failure: FailureCode | null;
-  readonly hasMissingDependency: boolean;
-  /** Positions of the active flags this one refers to. */
-  readonly dependencies: readonly number[];
+  /** Names, ids or keys, of the flags this one refers to; see {@link FlagDependencies}. */
+  readonly dependencies: readonly string[];
+  /** True when it reads cohorts: it is then compiled again when those change. */
+  readonly readsCohorts: boolean;
   readonly enrollmentProperty: PropertyName | null;
   /** Legacy early access: the first of `super_groups` (flag-evaluation 8.4). */
   readonly superCondition: CompiledCondition | null;
@@ -111,8 +150,8 @@ export type CompiledFilter =
     }
   | {
       readonly kind: "flag";
-      /** Position of the target; -1 for one that is switched off and so counts as false. */
-      readonly target: number;
+      /** The target's id or key as written. */
+      readonly target: string;
       /** `null` where the filter can never match. */
       readonly expected: boolean | string | null;
     }
@@ -123,9 +162,9 @@ export type CompiledFilter =
       readonly wanted: boolean | null;
     };
 
-/** Facts a flag may read, cohorts included, dependencies not. */
+/** Facts one or more flags may read, cohorts included, dependencies not. */
 export interface FlagNeeds {
-  /** False when the flag reads nothing at all. */
+  /** False when nothing is read at all. */
   readonly any: boolean;
   readonly personProperties: readonly PropertyName[];
   readonly createdAt: boolean;

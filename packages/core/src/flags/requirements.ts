@@ -1,7 +1,7 @@
-import { chooseFlags, isChosen } from "./evaluate-flags.ts";
 import type { EvaluationRequest } from "./evaluation-request.ts";
-import type { CompiledFlag, FlagSet } from "./flag-set.ts";
+import type { FlagNeeds, FlagSet, SelectedFlags } from "./flag-set.ts";
 import { read } from "./person-view.ts";
+import { selectFlags } from "./select-flags.ts";
 
 /** Facts a request's flags need and the request does not carry. */
 export interface Requirements {
@@ -28,45 +28,38 @@ const ONLY_GEO: Requirements = { geo: true, stored: null };
  * What to look up before evaluating (flag-evaluation 6.7, 16.8). Properties in
  * `request.geoProperties` count as carried: asking again after an address look-up may show that
  * nothing stored is needed any more. `request.stored` is not read.
+ * @param selected the flags the request selects, where the caller has them already
  */
 export function requirementsOf(
   set: FlagSet,
   request: Omit<EvaluationRequest, "stored">,
+  selected: SelectedFlags = selectFlags(set, request.selection),
 ): Requirements {
-  const chosen = chooseFlags(set, request.selection);
+  const { needs } = selected;
+  if (!needs.any) return NOTHING;
   let geo = false;
-  let person = false;
-  let staticCohorts = false;
-  let hashKeyOverrides = false;
-  let groups: Record<string, string> | null = null;
-  for (const flag of set.flags) {
-    const { needs } = flag;
-    if (!needs.any || !isChosen(flag, request.selection, chosen)) continue;
-    for (const property of needs.personProperties) {
-      const sent = read(request.personProperties, property);
-      const isLookedUp = read(request.geoProperties, property) !== undefined;
-      // A place sent as null is still filled from the address, though never from the store.
-      if (property.isPlace && (sent ?? null) === null && !isLookedUp) geo = true;
-      if (sent === undefined && !isLookedUp && property.text !== "distinct_id") person = true;
-    }
-    person ||= needs.createdAt;
-    staticCohorts ||= needs.staticCohorts;
-    hashKeyOverrides ||= needs.hashKeyOverride;
-    groups = addGroups(flag, request, groups);
+  let person = needs.createdAt;
+  for (const property of needs.personProperties) {
+    const sent = read(request.personProperties, property);
+    const isLookedUp = read(request.geoProperties, property) !== undefined;
+    // A place sent as null is still filled from the address, though never from the store.
+    if (property.isPlace && (sent ?? null) === null && !isLookedUp) geo = true;
+    if (sent === undefined && !isLookedUp && property.text !== "distinct_id") person = true;
   }
+  const { staticCohorts, hashKeyOverride: hashKeyOverrides } = needs;
+  const groups = needs.groupProperties.length === 0 ? null : groupsToRead(needs, request);
   if (!person && !staticCohorts && !hashKeyOverrides && groups === null) {
     return geo ? ONLY_GEO : NOTHING;
   }
   return { geo, stored: { person, staticCohorts, hashKeyOverrides, groups: groups ?? {} } };
 }
 
-function addGroups(
-  flag: CompiledFlag,
+function groupsToRead(
+  needs: FlagNeeds,
   request: Omit<EvaluationRequest, "stored">,
-  groups: Record<string, string> | null,
 ): Record<string, string> | null {
-  let wanted = groups;
-  for (const { groupName, property } of flag.needs.groupProperties) {
+  let wanted: Record<string, string> | null = null;
+  for (const { groupName, property } of needs.groupProperties) {
     if (property.text === "$group_key" || !Object.hasOwn(request.groups, groupName)) continue;
     const key = request.groups[groupName];
     if (key === undefined || key === "") continue;

@@ -1,15 +1,15 @@
 import { isJsonObject, type Json } from "@hedgerow/core/json";
-import type { FastifyReply, FastifyRequest } from "fastify";
 import { type TSchema, Type } from "typebox";
+import type { Project } from "../accounts/account-store.ts";
 import { type ProjectsByToken, requireProject } from "../accounts/projects-by-token.ts";
 import type { App } from "../http/app.ts";
-import { geoAddressOf } from "../http/client-address.ts";
 import { decodeBody, encodedBodyOf } from "../http/decode-body.ts";
+import type { PlainRequest } from "../http/front-door.ts";
+import { postPlain } from "../http/public-api.ts";
 import { queryText } from "../http/query-text.ts";
 import { type DecideDeps, decide } from "./decide.ts";
 import { parseFlagRequest } from "./decide-request.ts";
-import { detectRuntime } from "./detect-runtime.ts";
-import { type AnswerShape, decideShape, flagsShape, writeFlagAnswer } from "./flag-answer.ts";
+import { type AnswerFormat, decideShape, flagsShape, writeFlagAnswer } from "./flag-answer.ts";
 
 const tags = ["flags"];
 
@@ -25,27 +25,22 @@ export function decideRoutes(
   app: App,
   deps: DecideDeps & { readonly projects: ProjectsByToken },
 ): void {
-  async function answer(
-    request: FastifyRequest,
-    reply: FastifyReply,
-    { shape, withSettings }: { shape: AnswerShape; withSettings: boolean },
-  ): Promise<string> {
+  // No async function on the way: where nothing is waited for, the answer needs no other turn.
+  function answer(request: PlainRequest, format: AnswerFormat): string | Promise<string> {
     const { query } = request;
     const { value, form } = decodeBody(encodedBodyOf(request));
     const flagRequest = parseFlagRequest(withFormToken(value ?? null, form), [
       queryText(query, "token"),
       queryText(query, "api_key"),
     ]);
+    const onlySurveyFlags = isYes(queryText(query, "only_evaluate_survey_feature_flags"));
+    const decideFor = (project: Project) =>
+      decide(deps, { project, request: flagRequest, caller: request, onlySurveyFlags });
     const project = requireProject(deps.projects, flagRequest.token);
-    const decided = await decide(deps, {
-      project: project instanceof Promise ? await project : project,
-      request: flagRequest,
-      address: geoAddressOf(request),
-      runtime: flagRequest.runtime ?? detectRuntime(request.headers),
-      onlySurveyFlags: isYes(queryText(query, "only_evaluate_survey_feature_flags")),
-    });
-    reply.header("content-type", "application/json; charset=utf-8");
-    return writeFlagAnswer(decided, shape, withSettings);
+    const decided = project instanceof Promise ? project.then(decideFor) : decideFor(project);
+    return decided instanceof Promise
+      ? decided.then((one) => writeFlagAnswer(one, format))
+      : writeFlagAnswer(decided, format);
   }
 
   const schema = (summary: string): { tags: string[]; summary: string; querystring: TSchema } => ({
@@ -54,21 +49,26 @@ export function decideRoutes(
     querystring: FlagQuery,
   });
 
-  app.post("/decide", { schema: schema("Evaluate flags for one person") }, (request, reply) =>
-    answer(request, reply, {
-      shape: decideShape(queryText(request.query, "v")),
-      withSettings: true,
-    }),
-  );
+  postPlain(app, "/decide", {
+    schema: schema("Evaluate flags for one person"),
+    handler: (request) => {
+      const shape = decideShape(queryText(request.query, "v"));
+      return answer(request, { shape, withSettings: true });
+    },
+  });
 
-  app.post("/flags", { schema: schema("Evaluate flags for one person") }, (request, reply) => {
-    const asked = queryText(request.query, "v") ?? queryText(request.query, "version");
-    const config = queryText(request.query, "config");
-    return answer(request, reply, {
-      shape: flagsShape(asked),
-      // Neither a version nor a wish about settings: the caller gets everything (posthog-api 8.6).
-      withSettings: isYes(config) || (asked === undefined && config === undefined),
-    });
+  postPlain(app, "/flags", {
+    schema: schema("Evaluate flags for one person"),
+    handler: (request) => {
+      const { query } = request;
+      const asked = queryText(query, "v") ?? queryText(query, "version");
+      const config = queryText(query, "config");
+      return answer(request, {
+        shape: flagsShape(asked),
+        // Neither a version nor a wish about settings: the caller gets everything (posthog-api 8.6).
+        withSettings: isYes(config) || (asked === undefined && config === undefined),
+      });
+    },
   });
 }
 

@@ -1,22 +1,23 @@
 import { evaluateFlags } from "@hedgerow/core/flags/evaluate-flags";
-import type {
-  EvaluationRequest,
-  FlagSelection,
-  StoredFacts,
-} from "@hedgerow/core/flags/evaluation-request";
-import type { FlagSet } from "@hedgerow/core/flags/flag-set";
+import type { EvaluationRequest, StoredFacts } from "@hedgerow/core/flags/evaluation-request";
+import type { FlagSet, SelectedFlags } from "@hedgerow/core/flags/flag-set";
 import {
   continuityKeysToStore,
+  type Requirements,
   requirementsOf,
   type StoredRequirements,
 } from "@hedgerow/core/flags/requirements";
+import { selectFlags } from "@hedgerow/core/flags/select-flags";
 import type { JsonObject } from "@hedgerow/core/json";
+import type { FastifyRequest } from "fastify";
 import type { Project } from "../accounts/account-store.ts";
 import type { PendingPersons } from "../events/pending-persons.ts";
+import { geoAddressOf } from "../http/client-address.ts";
 import type { GeoIp } from "../persons/geo-ip.ts";
 import type { FactsQuery, PersonStore } from "../persons/person-store.ts";
 import type { CompiledFlags } from "./compiled-flags.ts";
-import type { FlagRequest } from "./decide-request.ts";
+import type { FlagRequest, Identity } from "./decide-request.ts";
+import { detectRuntime } from "./detect-runtime.ts";
 import type { FlagAnswer } from "./flag-answer.ts";
 
 /** What deciding reads. */
@@ -34,11 +35,13 @@ export interface DecideDeps {
 export interface DecideInput {
   readonly project: Project;
   readonly request: FlagRequest;
-  /** The address whose place overrides stored `$geoip_*` properties; `null` when unknown. */
-  readonly address: string | null;
-  readonly runtime: FlagSelection["runtime"];
+  /** Who asks: where the request comes from in the world, and on what, is read off it if need be. */
+  readonly caller: Pick<FastifyRequest, "headers" | "ip">;
   readonly onlySurveyFlags: boolean;
 }
+
+/** A request on its way: what is looked up is filled in, and decides what else has to be. */
+type OpenRequest = { -readonly [Field in keyof EvaluationRequest]: EvaluationRequest[Field] };
 
 const NO_FACTS: StoredFacts = Object.freeze({ person: null, groups: Object.freeze({}) });
 const NO_PROPERTIES: JsonObject = Object.freeze({});
@@ -46,24 +49,29 @@ const NO_PROPERTIES: JsonObject = Object.freeze({});
 /**
  * Evaluates a project's flags for one request. Reads stored facts only where some asked-for flag
  * needs what the request does not carry, and waits for captured events of the same ids that are not
- * applied yet. A store that fails costs only the flags that need it: never throws for that.
+ * applied yet. A store that fails costs only the flags that need it: never throws for that. Where
+ * nothing is read, no promise is made.
  */
-export async function decide(deps: DecideDeps, input: DecideInput): Promise<FlagAnswer> {
-  const now = deps.clock();
+export function decide(deps: DecideDeps, input: DecideInput): FlagAnswer | Promise<FlagAnswer> {
   const { identity } = input.request;
   if (identity === null) {
-    return {
-      evaluations: [],
-      errorsWhileComputing: false,
-      requestId: deps.newUuid(),
-      evaluatedAt: now,
-    };
+    const nothing = { evaluations: [], errorsWhileComputing: false };
+    return { ...nothing, requestId: deps.newUuid(), evaluatedAt: deps.clock() };
   }
   const found = deps.compiledFlags.get(input.project.id);
-  const { flagSet } = found instanceof Promise ? await found : found;
-  // Filled in step by step: what is looked up decides what else has to be.
-  const request: { -readonly [Field in keyof EvaluationRequest]: EvaluationRequest[Field] } = {
-    now,
+  return found instanceof Promise
+    ? found.then(({ flagSet }) => decideWith(deps, input, { identity, flagSet }))
+    : decideWith(deps, input, { identity, flagSet: found.flagSet });
+}
+
+function decideWith(
+  deps: DecideDeps,
+  input: DecideInput,
+  { identity, flagSet }: { identity: Identity; flagSet: FlagSet },
+): FlagAnswer | Promise<FlagAnswer> {
+  const { request: asked, caller } = input;
+  const request: OpenRequest = {
+    now: deps.clock(),
     distinctId: identity.distinctId,
     deviceId: identity.deviceId,
     anonDistinctId: identity.anonDistinctId,
@@ -75,29 +83,57 @@ export async function decide(deps: DecideDeps, input: DecideInput): Promise<Flag
     selection: {
       keys: identity.flagKeys,
       contexts: identity.contexts,
-      runtime: input.runtime,
+      // Read off the headers only where it matters.
+      runtime: flagSet.limits.runtime ? (asked.runtime ?? detectRuntime(caller.headers)) : null,
       onlySurveyFlags: input.onlySurveyFlags,
     },
   };
-  let needs = requirementsOf(flagSet, request);
-  if (needs.geo && input.address !== null && !input.request.geoipDisabled) {
-    const place = deps.geoIp.lookup(input.address);
-    request.geoProperties = place instanceof Promise ? await place : place;
-    needs = requirementsOf(flagSet, request);
-  }
-  if (needs.stored) {
-    request.stored = await readFacts(deps, input.project.id, {
-      request,
-      flagSet,
-      needs: needs.stored,
-    });
-  }
-  const { evaluations, errorsWhileComputing, faults } = evaluateFlags(flagSet, request);
+  const selected = selectFlags(flagSet, request.selection);
+  const needs = requirementsOf(flagSet, request, selected);
+  const evaluate = () => evaluateFor(deps, input.project.id, { flagSet, request, selected });
+  if (!needs.geo && !needs.stored) return evaluate();
+  return lookUp(deps, input, { flagSet, request, selected, needs }).then(evaluate);
+}
+
+/** What one evaluation is made of. */
+interface Asked {
+  readonly flagSet: FlagSet;
+  readonly request: OpenRequest;
+  readonly selected: SelectedFlags;
+}
+
+function evaluateFor(
+  deps: DecideDeps,
+  projectId: number,
+  { flagSet, request, selected }: Asked,
+): FlagAnswer {
+  const { evaluations, errorsWhileComputing, faults } = evaluateFlags(flagSet, request, selected);
   for (const { key, error } of faults) {
-    const context = `flag ${key} of project ${input.project.id} could not be evaluated`;
-    deps.reportFault(error, context);
+    deps.reportFault(error, `flag ${key} of project ${projectId} could not be evaluated`);
   }
-  return { evaluations, errorsWhileComputing, requestId: deps.newUuid(), evaluatedAt: now };
+  return {
+    evaluations,
+    errorsWhileComputing,
+    requestId: deps.newUuid(),
+    evaluatedAt: request.now,
+  };
+}
+
+/** Fills in what the flags need and the request does not carry: the place first, then stored facts. */
+async function lookUp(
+  deps: DecideDeps,
+  { project, request: asked, caller }: DecideInput,
+  { flagSet, request, selected, needs }: Asked & { readonly needs: Requirements },
+): Promise<void> {
+  let { stored } = needs;
+  const address = needs.geo && !asked.geoipDisabled ? geoAddressOf(caller) : null;
+  if (address !== null) {
+    const place = deps.geoIp.lookup(address);
+    request.geoProperties = place instanceof Promise ? await place : place;
+    stored = requirementsOf(flagSet, request, selected).stored;
+  }
+  if (stored)
+    request.stored = await readFacts(deps, project.id, { request, flagSet, needs: stored });
 }
 
 const UNAVAILABLE: StoredFacts = Object.freeze({ person: "unavailable", groups: "unavailable" });

@@ -1,3 +1,4 @@
+import { encodeJson } from "@hedgerow/core/exact-json";
 import type { FlagEvaluation } from "@hedgerow/core/flags/flag";
 
 /** The shapes a flag answer can have: those of `/decide` by `v`, and of `/flags` by `v`. */
@@ -55,15 +56,15 @@ const DECIDE_SETTINGS = JSON.stringify({
   ...CLIENT_SETTINGS,
 }).slice(1, -1);
 
-/**
- * Writes the answer as JSON text, put together from the texts of its evaluations.
- * @param withSettings whether the client settings are part of it (always, for `/decide`)
- */
-export function writeFlagAnswer(
-  answer: FlagAnswer,
-  shape: AnswerShape,
-  withSettings: boolean,
-): string {
+/** How a flag answer is to be written. */
+export interface AnswerFormat {
+  readonly shape: AnswerShape;
+  /** Whether the client settings are part of it (always, for `/decide`). */
+  readonly withSettings: boolean;
+}
+
+/** Writes the answer as JSON text, put together from the texts of its evaluations. */
+export function writeFlagAnswer(answer: FlagAnswer, { shape, withSettings }: AnswerFormat): string {
   const settings = withSettings ? `,${DECIDE_SETTINGS}` : "";
   const errors = answer.errorsWhileComputing;
   // The interface document and PostHog's clients spell this key differently: both get theirs.
@@ -168,7 +169,7 @@ function writeEvaluation({ flag, value, payload, reason, failed }: FlagEvaluatio
   return {
     key,
     value: `${key}:${JSON.stringify(value)}`,
-    payload: `${key}:${JSON.stringify(payload)}`,
-    detail: `${key}:${JSON.stringify(detail)}`,
+    payload: `${key}:${encodeJson(payload)}`,
+    detail: `${key}:${encodeJson(detail)}`,
   };
 }

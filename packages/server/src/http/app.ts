@@ -9,6 +9,7 @@ import Fastify, {
   type RawServerDefault,
 } from "fastify";
 import { answerErrors, Refusal, refuseUnroutable } from "./errors.ts";
+import { createFrontDoor, type FrontDoor, parseQuery } from "./front-door.ts";
 import { validatorCompiler } from "./validate-body.ts";
 
 /** A Fastify scope whose routes take their types from TypeBox schemas. */
@@ -28,12 +29,20 @@ const RECEIVE_WITHIN_MS = 120_000;
 
 /** An empty application: error answers, validation and path rules, no routes. */
 export function createApp(options: { logger: FastifyBaseLogger }): App {
+  const { logger } = options;
+  const frontDoor = createFrontDoor({ logger, maxBodyBytes: MAX_BODY_BYTES });
   const app = Fastify({
-    loggerInstance: options.logger,
+    loggerInstance: logger,
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: MAX_BODY_BYTES,
     requestTimeout: RECEIVE_WITHIN_MS,
-    routerOptions: { ignoreTrailingSlash: true, ignoreDuplicateSlashes: true, maxParamLength: 500 },
+    serverFactory: frontDoor.createServer,
+    routerOptions: {
+      ignoreTrailingSlash: true,
+      ignoreDuplicateSlashes: true,
+      maxParamLength: 500,
+      querystringParser: parseQuery,
+    },
     frameworkErrors: refuseUnroutable,
     forceCloseConnections: "idle",
     // `/api/environments/…` is another name for `/api/projects/…` (decision 1).
@@ -42,7 +51,19 @@ export function createApp(options: { logger: FastifyBaseLogger }): App {
   }).withTypeProvider<TypeBoxTypeProvider>();
   app.setValidatorCompiler(validatorCompiler);
   answerErrors(app as unknown as FastifyInstance);
+  app.decorate(FRONT_DOOR, frontDoor);
+  app.addHook("preClose", (done) => {
+    frontDoor.shut();
+    done();
+  });
   return app;
+}
+
+const FRONT_DOOR = "frontDoor";
+
+/** What stands in front of an application made by {@link createApp}. */
+export function frontDoorOf(app: App): FrontDoor {
+  return app.getDecorator<FrontDoor>(FRONT_DOOR);
 }
 
 const METHODS: readonly HTTPMethods[] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];

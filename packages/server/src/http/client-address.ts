@@ -11,7 +11,7 @@ function entriesOf(header: string | string[] | undefined): string[] {
  * a header literally named `HTTP_X_FORWARDED_FOR` (proxies may write it with hyphens), else of
  * `X-Forwarded-For`, else the peer's. Anyone may name any address here: it grants nothing.
  */
-export function geoAddressOf(request: FastifyRequest): string | null {
+export function geoAddressOf(request: Pick<FastifyRequest, "headers" | "ip">): string | null {
   const { headers } = request;
   const literal = headers.http_x_forwarded_for ?? headers["http-x-forwarded-for"];
   const forwarded = headers["x-forwarded-for"];

@@ -1,4 +1,13 @@
-import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type {
+  FastifyBaseLogger,
+  FastifyError,
+  FastifyInstance,
+  FastifyReply,
+  FastifyRequest,
+} from "fastify";
+
+/** The media type of every answer in JSON. */
+export const JSON_TYPE = "application/json; charset=utf-8";
 
 /** Closed list of refusal codes: status and wire `type` of each (posthog-api 0.1, 8.4, 9.4). */
 const REFUSALS = {
@@ -91,44 +100,63 @@ export class Refusal extends Error {
   }
 }
 
-/** Answers refusals with their body and faults with a 500 that tells nothing of the inside. */
+/** What a request that came to nothing is answered with. */
+export interface Failure {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  /** The four-field body as JSON. */
+  readonly text: string;
+}
+
+/** A refusal with its body; a fault, which is logged, as a 500 that tells nothing of the inside. */
+export function failureOf(error: unknown, log: Pick<FastifyBaseLogger, "error">): Failure {
+  if (error instanceof Refusal) {
+    return { status: error.status, headers: error.headers, text: JSON.stringify(error.body) };
+  }
+  log.error({ err: error }, "request failed");
+  return { status: 500, headers: {}, text: FAULT };
+}
+
+const FAULT = JSON.stringify({
+  type: "server_error",
+  code: "error",
+  detail: "A server error occurred.",
+  attr: null,
+} satisfies ErrorBody);
+
+/** Answers refusals and faults as {@link failureOf} says. */
 export function answerErrors(app: FastifyInstance): void {
   app.setErrorHandler((error: FastifyError | Refusal, request, reply) => {
     const refusal = error instanceof Refusal ? error : refusalOf(error, request);
     // The framework would close the connection on a client that still sends, and most clients then
     // report a broken pipe instead of this answer. What they send is read on and thrown away, within
     // the time that every request has.
-    if (refusal?.code === "request_too_large") reply.removeHeader("connection");
-    if (refusal) return sendRefusal(reply, refusal);
-    request.log.error({ err: error }, "request failed");
-    return reply.code(500).send({
-      type: "server_error",
-      code: "error",
-      detail: "A server error occurred.",
-      attr: null,
-    });
+    if (refusal?.code === "request_too_large" && reply.hasHeader("connection")) {
+      reply.removeHeader("connection");
+    }
+    return sendFailure(reply, failureOf(refusal ?? error, request.log));
   });
-  app.setNotFoundHandler((_request, reply) => {
-    return sendRefusal(reply, new Refusal("not_found", "Endpoint not found."));
+  app.setNotFoundHandler((request, reply) => {
+    const refusal = new Refusal("not_found", "Endpoint not found.");
+    return sendFailure(reply, failureOf(refusal, request.log));
   });
 }
 
 /** Answers what no route could be looked for: a path with a broken escape, or with a part too long to name anything. */
 export function refuseUnroutable(
   error: FastifyError,
-  _request: FastifyRequest,
+  request: FastifyRequest,
   reply: FastifyReply,
 ): void {
-  sendRefusal(
-    reply,
+  const refusal =
     error.code === "FST_ERR_BAD_URL"
       ? new Refusal("invalid_input", "The path is not percent-encoded UTF-8.")
-      : new Refusal("not_found", "Endpoint not found."),
-  );
+      : new Refusal("not_found", "Endpoint not found.");
+  sendFailure(reply, failureOf(refusal, request.log));
 }
 
-function sendRefusal(reply: FastifyReply, refusal: Refusal): FastifyReply {
-  return reply.code(refusal.status).headers(refusal.headers).send(refusal.body);
+function sendFailure(reply: FastifyReply, { status, headers, text }: Failure): FastifyReply {
+  return reply.code(status).headers(headers).header("content-type", JSON_TYPE).send(text);
 }
 
 /** What the framework itself refuses, in our words; `undefined` for faults. */

@@ -1,5 +1,8 @@
-import type { FastifyReply, FastifyRequest } from "fastify";
-import { type App, MAX_BODY_BYTES, withMethodsChecked } from "./app.ts";
+import type { FastifyReply, FastifyRequest, FastifySchema } from "fastify";
+import { type App, frontDoorOf, MAX_BODY_BYTES, withMethodsChecked } from "./app.ts";
+import { corsHeadersOf } from "./cors.ts";
+import { JSON_TYPE } from "./errors.ts";
+import type { PlainHandler } from "./front-door.ts";
 
 /**
  * A scope of routes for SDKs: any origin, no cookies, bodies handed over as bytes whatever their
@@ -31,20 +34,30 @@ export function publicApi(app: App, register: (app: App) => void): void {
 }
 
 /**
- * CORS for public routes: nothing there depends on cookies, so any origin may call and any header a
- * preflight asks for is allowed (tracing tools add their own). Errors carry the headers too.
+ * A `POST` route of a public scope that is asked too often for the framework's life cycle: the front
+ * door answers it, and the framework whatever the front door leaves alone.
  */
-function allowOrigin(request: FastifyRequest, reply: FastifyReply): void {
-  const { origin } = request.headers;
-  reply.header("access-control-allow-origin", origin ?? "*");
-  if (origin === undefined) return;
-  reply.header("vary", "Origin");
-  reply.header("access-control-allow-credentials", "true");
-  if (request.method !== "OPTIONS") return;
+export function postPlain(
+  app: App,
+  path: string,
+  { schema, handler }: { schema: FastifySchema; handler: PlainHandler },
+): void {
+  frontDoorOf(app).add(path, handler);
+  app.post(path, { schema }, (request, reply) => {
+    reply.header("content-type", JSON_TYPE);
+    return handler(request);
+  });
+}
+
+/** CORS; any header a preflight asks for is allowed (tracing tools add their own). */
+function allowOrigin({ method, headers }: FastifyRequest, reply: FastifyReply): void {
+  const fields = corsHeadersOf(headers);
+  for (let at = 0; at < fields.length; at += 2) reply.header(fields[at] ?? "", fields[at + 1]);
+  if (method !== "OPTIONS" || headers.origin === undefined) return;
   reply.header("access-control-allow-methods", "GET, POST, OPTIONS");
   reply.header(
     "access-control-allow-headers",
-    request.headers["access-control-request-headers"] ?? "X-Requested-With,Content-Type",
+    headers["access-control-request-headers"] ?? "X-Requested-With,Content-Type",
   );
   reply.header("access-control-max-age", "86400");
 }

@@ -1,0 +1,137 @@
+import { type AddressInfo, connect } from "node:net";
+import { gzipSync } from "node:zlib";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { openDecideApi, TOKEN } from "../flags/decide-api.setup.ts";
+
+type Api = Awaited<ReturnType<typeof openDecideApi>>;
+
+interface Answer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: unknown;
+}
+
+describe("the front door", () => {
+  let api: Api;
+  let port: number;
+  beforeAll(async () => {
+    api = await openDecideApi();
+    await api.createFlag("on", { groups: [{ properties: [], rollout_percentage: 100 }] });
+    await api.createFlag("smörgås", {
+      groups: [{ properties: [], rollout_percentage: 100 }],
+      payloads: { true: '"på 🥪"' },
+    });
+    await api.app.listen({ port: 0, host: "127.0.0.1" });
+    port = (api.app.server.address() as AddressInfo).port;
+  });
+  afterAll(() => api.close());
+
+  /** One request on a connection of its own; what differs from one to the next is taken out. */
+  async function ask(
+    path: string,
+    { method = "POST", headers = {}, body = "" as string | Buffer } = {},
+  ): Promise<Answer> {
+    const response = await fetch(`http://127.0.0.1:${port}${path}`, {
+      method,
+      headers,
+      ...(body.length > 0 && { body: new Uint8Array(Buffer.from(body)) }),
+    });
+    const { date, ...rest } = Object.fromEntries(response.headers);
+    expect(date).toBeDefined();
+    const text = (await response.text())
+      .replace(/"requestId":"[^"]*"/, "")
+      .replace(/"evaluatedAt":\d+/, "");
+    return { status: response.status, headers: rest, body: text };
+  }
+
+  const good = JSON.stringify({ token: TOKEN, distinct_id: "ö" });
+  const table: [string, string, { headers?: Record<string, string>; body?: string | Buffer }][] = [
+    ["plain JSON", "?v=3", { body: good }],
+    ["no version", "", { body: good }],
+    ["an origin", "?v=3", { body: good, headers: { origin: "https://example.com" } }],
+    ["gzip", "?v=2&compression=gzip-js", { body: gzipSync(good) }],
+    [
+      "a form",
+      "?v=3",
+      {
+        body: `data=${encodeURIComponent(good)}`,
+        headers: { "content-type": "application/x-www-form-urlencoded" },
+      },
+    ],
+    ["a repeated parameter", "?v=1&v=3", { body: good }],
+    ["an escaped parameter", "?v=%33&token=", { body: good }],
+    ["no body", "?v=3", {}],
+    ["no token", "?v=3", { body: "{}" }],
+    ["a wrong token", "?v=3", { body: '{"token":"phc_nobody","distinct_id":"u"}' }],
+    ["a personal key", "?v=3", { body: '{"token":"phx_key","distinct_id":"u"}' }],
+    ["no distinct id", "?v=3", { body: JSON.stringify({ token: TOKEN }) }],
+    ["broken JSON", "?v=3", { body: "{nope" }],
+    ["a broken media type", "?v=3", { body: good, headers: { "content-type": "nonsense" } }],
+    [
+      "a media type with parameters",
+      "?v=3",
+      {
+        body: good,
+        headers: { "content-type": "text/plain; charset=utf-8" },
+      },
+    ],
+    [
+      "a body that decodes to too much",
+      "?v=3",
+      { body: gzipSync(Buffer.alloc(21 * 1024 * 1024, 32)) },
+    ],
+    [
+      "a large body",
+      "?v=3",
+      { body: JSON.stringify({ token: TOKEN, distinct_id: "u", more: "x".repeat(300_000) }) },
+    ],
+  ];
+
+  it.each(table)("[DC-14] answers %s as the framework does", async (_what, query, request) => {
+    for (const path of ["/decide", "/flags"]) {
+      const direct = await ask(`${path}${query}`, request);
+      expect(await ask(`${path}/${query}`, request)).toEqual(direct);
+      // Doubled slashes are left to the framework.
+      expect(await ask(`/${path}${query}`, request)).toEqual(direct);
+      const injected = await api.app.inject({
+        method: "POST",
+        url: `${path}${query}`,
+        headers: { ...(request.headers ?? {}) },
+        payload: request.body ?? "",
+      });
+      expect(injected.statusCode).toBe(direct.status);
+    }
+  });
+
+  it("[DC-14] leaves other methods and a body of unknown size to the framework", async () => {
+    expect((await ask("/decide", { method: "GET" })).status).toBe(405);
+    expect((await ask("/decide", { method: "OPTIONS" })).status).toBe(200);
+    const chunked = [
+      "POST /decide?v=3 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n",
+      `${Buffer.byteLength(good).toString(16)}\r\n${good}\r\n0\r\n\r\n`,
+    ].join("");
+    expect(await raw(port, chunked)).toContain('"featureFlags":{"on":true');
+  });
+
+  it("[DC-14] refuses a body that announces itself as too large", async () => {
+    const head = `POST /decide HTTP/1.1\r\nHost: x\r\nContent-Length: ${21 * 1024 * 1024}\r\nConnection: close\r\n\r\n`;
+    const answer = await raw(port, head);
+    expect(answer).toMatch(/^HTTP\/1\.1 413 /);
+    expect(answer).toContain('"code":"request_too_large"');
+  });
+});
+
+/** What a server sends on a connection until some of an answer's body is there. */
+function raw(port: number, text: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(port, "127.0.0.1", () => socket.write(text));
+    let received = "";
+    socket.on("error", reject);
+    socket.on("data", (chunk) => {
+      received += chunk.toString();
+      if (!received.includes("\r\n\r\n{")) return;
+      socket.destroy();
+      resolve(received);
+    });
+  });
+}

@@ -1,0 +1,165 @@
+import {
+  createServer,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+  type ServerResponse,
+} from "node:http";
+import { parse as parseQueryText } from "node:querystring";
+import type { FastifyBaseLogger, FastifyRequest } from "fastify";
+import { corsHeadersOf } from "./cors.ts";
+import { failureOf, JSON_TYPE } from "./errors.ts";
+
+/**
+ * What a plain route is given: the body as bytes, and headers, query and peer address. A request of
+ * the framework is one, too.
+ */
+export type PlainRequest = Pick<FastifyRequest, "body" | "headers" | "query" | "ip">;
+
+/** Answers a plain request with JSON text; throws or rejects with a refusal or a fault. */
+export type PlainHandler = (request: PlainRequest) => string | Promise<string>;
+
+/**
+ * Answers the hottest routes before the framework sees them (decision record 0011). It takes only
+ * what it understands whole; everything else, and everything while the server closes, goes on to the
+ * framework, which has the same routes with the same handlers.
+ */
+export interface FrontDoor {
+  /** Takes `POST` requests on a path without parameters, and on the same path with a slash behind. */
+  add(path: string, handler: PlainHandler): void;
+  /** Takes nothing from now on. */
+  shut(): void;
+  /** Makes the framework's servers, with this door in front of its listener. */
+  createServer(listener: RequestListener, options: ServerOptions): Server;
+}
+
+/** The framework's options that a server is made with. */
+interface ServerOptions {
+  readonly http?: object;
+  readonly keepAliveTimeout?: number;
+  readonly requestTimeout?: number;
+  readonly connectionTimeout?: number;
+}
+
+/** A front door that lets nobody in yet. */
+export function createFrontDoor(options: {
+  logger: Pick<FastifyBaseLogger, "error">;
+  /** Larger bodies are the framework's to refuse. */
+  maxBodyBytes: number;
+}): FrontDoor {
+  const { logger, maxBodyBytes } = options;
+  const handlers = new Map<string, PlainHandler>();
+
+  function handlerOf(request: IncomingMessage): PlainHandler | undefined {
+    if (request.method !== "POST") return undefined;
+    const { url = "" } = request;
+    const queryAt = url.indexOf("?");
+    const handler = handlers.get(queryAt === -1 ? url : url.slice(0, queryAt));
+    return handler && isPlain(request, maxBodyBytes) ? handler : undefined;
+  }
+
+  return {
+    add(path, handler) {
+      handlers.set(path, handler);
+      handlers.set(`${path}/`, handler);
+    },
+
+    shut: () => handlers.clear(),
+
+    createServer(listener, { http = {}, keepAliveTimeout, requestTimeout, connectionTimeout }) {
+      const server = createServer(http, (request, response) => {
+        const handler = handlerOf(request);
+        if (handler) takeIn(request, response, { handler, logger });
+        else listener(request, response);
+      });
+      if (keepAliveTimeout !== undefined) server.keepAliveTimeout = keepAliveTimeout;
+      if (requestTimeout !== undefined) server.requestTimeout = requestTimeout;
+      if (connectionTimeout !== undefined) server.setTimeout(connectionTimeout);
+      return server;
+    },
+  };
+}
+
+/** Parses a query string; the framework's requests are parsed by the same function. */
+export function parseQuery(text: string): Record<string, unknown> {
+  return parseQueryText(text, "&", "=", { maxKeys: 0 });
+}
+
+/** Media types written the usual way; the framework refuses the others or finds out. */
+const USUAL_MEDIA_TYPE = /^[\w.+-]+\/[\w.+-]+(?:; ?[\w-]+=[\w.-]+)*$/;
+
+/** Whether a request says the size of its body and nothing that needs a closer look. */
+function isPlain({ headers }: IncomingMessage, maxBodyBytes: number): boolean {
+  const { "content-length": length, "content-type": type } = headers;
+  if (length === undefined || !(Number(length) <= maxBodyBytes)) return false;
+  if (headers["transfer-encoding"] !== undefined) return false;
+  return type === undefined || USUAL_MEDIA_TYPE.test(type);
+}
+
+/** Reads the body and answers. A client that goes away before its body ended gets no answer. */
+function takeIn(
+  request: IncomingMessage,
+  response: ServerResponse,
+  { handler, logger }: { handler: PlainHandler; logger: Pick<FastifyBaseLogger, "error"> },
+): void {
+  let body: Buffer = NO_BYTES;
+  let chunks: Buffer[] | undefined;
+  request.on("data", (chunk: Buffer) => {
+    if (body === NO_BYTES) body = chunk;
+    else {
+      chunks ??= [body];
+      chunks.push(chunk);
+    }
+  });
+  const fail = (error: unknown) => {
+    const { status, headers, text } = failureOf(error, logger);
+    send(request, response, { status, headers, text });
+  };
+  request.on("end", () => {
+    try {
+      const answer = handler(new ArrivedRequest(request, chunks ? Buffer.concat(chunks) : body));
+      if (typeof answer === "string") send(request, response, { status: 200, text: answer });
+      else answer.then((text) => send(request, response, { status: 200, text }), fail);
+    } catch (error) {
+      fail(error);
+    }
+  });
+}
+
+const NO_BYTES = Buffer.alloc(0);
+
+/** Looks the peer up only when it is asked for. */
+class ArrivedRequest implements PlainRequest {
+  readonly body: Buffer;
+  readonly headers: IncomingMessage["headers"];
+  readonly query: Record<string, unknown>;
+  readonly #raw: IncomingMessage;
+
+  constructor(raw: IncomingMessage, body: Buffer) {
+    const { headers, url = "" } = raw;
+    const queryAt = url.indexOf("?");
+    this.body = body;
+    this.headers = headers;
+    this.query = parseQuery(queryAt === -1 ? "" : url.slice(queryAt + 1));
+    this.#raw = raw;
+  }
+
+  get ip(): string {
+    return this.#raw.socket.remoteAddress ?? "";
+  }
+}
+
+function send(
+  request: IncomingMessage,
+  response: ServerResponse,
+  answer: { status: number; text: string; headers?: Readonly<Record<string, string>> },
+): void {
+  const { status, text, headers } = answer;
+  const byteLength = Buffer.byteLength(text);
+  const head: (string | number)[] = ["content-type", JSON_TYPE, "content-length", byteLength];
+  for (const field of corsHeadersOf(request.headers)) head.push(field);
+  if (headers) for (const [name, value] of Object.entries(headers)) head.push(name, value);
+  response.writeHead(status, head);
+  // Node joins head and text into one string, which then is quicker to write where it is ASCII.
+  response.end(text, byteLength === text.length ? "latin1" : "utf8");
+}
