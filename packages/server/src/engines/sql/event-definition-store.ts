@@ -1,10 +1,11 @@
 import { type Expression, type Selectable, type SqlBool, sql, type UpdateObject } from "kysely";
-import type {
-  EventDefinition,
-  EventDefinitionFields,
-  EventDefinitionOrder,
-  EventDefinitionQuery,
-  EventDefinitionStore,
+import {
+  type EventDefinition,
+  type EventDefinitionFields,
+  type EventDefinitionOrder,
+  type EventDefinitionQuery,
+  type EventDefinitionStore,
+  OFFICIAL_EVENT_NAMES,
 } from "../../event-definitions/event-definition-store.ts";
 import { MAX_EVENT_DEFINITIONS } from "../../event-definitions/sighting-store.ts";
 import { decodeBoolean, decodeJson, encodeBoolean, encodeInstant, encodeJson } from "./codec.ts";
