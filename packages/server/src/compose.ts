@@ -289,7 +289,7 @@ async function compose(
       accounts,
     });
     explainRoutes(management, {
-      explain: createExplain({
+      ...createExplain({
         compiledFlags,
         persons,
         pendingPersons,
@@ -297,6 +297,7 @@ async function compose(
         clock: now,
         reportFault,
       }),
+      compiledFlags,
     });
     cohortRoutes(management, {
       cohorts: createCohorts({ cohortStore, changeDefinitions, clock: now }),

@@ -99,4 +99,33 @@ describe("explaining a flag over HTTP", () => {
       await api.send("POST", `${path}/${flag.id}/explain`, { distinct_id: "u", groups: [] }),
     ).toMatchObject({ status: 400, body: { attr: "groups" } });
   });
+
+  test("[FM-25] every flag's value and reason are told at once, and keys by ids", async () => {
+    const on = await create({ key: "reason-on", filters: { groups: [{ properties: [] }] } });
+    const client = await create({
+      key: "reason-client",
+      evaluation_runtime: "client",
+      filters: { groups: [{ properties: [], rollout_percentage: 0 }] },
+    });
+    await create({ key: "reason-off", active: false });
+    const reasons = await api.send("GET", `${path}/evaluation_reasons?distinct_id=u1`);
+    expect(reasons).toMatchObject({
+      status: 200,
+      body: {
+        "reason-on": { value: true, evaluation: { reason: "condition_match", condition_index: 0 } },
+        "reason-client": { value: false, evaluation: { reason: "out_of_rollout_bound" } },
+        "reason-off": { value: false, evaluation: { reason: "disabled", condition_index: null } },
+      },
+    });
+    expect((await api.send("GET", `${path}/evaluation_reasons`)).body.attr).toBe("distinct_id");
+    const keys = { [on.id]: "reason-on", [client.id]: "reason-client" };
+    const ask = (ids: unknown) => api.send("POST", `${path}/bulk_keys`, { ids });
+    expect((await ask([on.id, String(client.id), 99999])).body).toEqual({ keys });
+    expect((await ask([on.id, "x"])).body).toEqual({
+      keys: { [on.id]: "reason-on" },
+      warning: 'Invalid flag IDs ignored: ["x"]',
+    });
+    expect((await ask([])).body).toEqual({ keys: {} });
+    expect(await ask(["x", {}])).toMatchObject({ status: 400, body: { attr: "ids" } });
+  });
 });

@@ -2,21 +2,39 @@ import type { FastifyRequest } from "fastify";
 import type { App } from "../http/app.ts";
 import { access, projectOf } from "../http/management-api.ts";
 import { pathIdOf } from "../http/path-id.ts";
+import type { CompiledFlags } from "./compiled-flags.ts";
 import {
+  BulkKeys,
+  BulkKeysBody,
+  EvaluationReasons,
   ExplainBody,
   ExplainParameters,
   Explanation,
   explainedPersonOf,
   explainedPersonOfQuery,
+  wireBulkKeys,
   wireExplanation,
+  wireReasons,
 } from "./explain.schemas.ts";
-import type { Explain, ExplainedPerson } from "./explain.ts";
+import type { EvaluateAll, Explain, ExplainedPerson } from "./explain.ts";
 
-const EXPLAIN = "/api/projects/:project_id/feature_flags/:id/explain";
+const FLAGS = "/api/projects/:project_id/feature_flags";
+const EXPLAIN = `${FLAGS}/:id/explain`;
 const tags = ["feature_flags"];
 
 /** Why a flag has its value for a person: by GET as things are stored, by POST with overrides. */
-export function explainRoutes(app: App, { explain }: { explain: Explain }): void {
+export function explainRoutes(
+  app: App,
+  {
+    explain,
+    evaluateAll,
+    compiledFlags,
+  }: {
+    explain: Explain;
+    evaluateAll: EvaluateAll;
+    compiledFlags: Pick<CompiledFlags, "get">;
+  },
+): void {
   const answer = async (request: FastifyRequest, person: ExplainedPerson) => {
     const told = await explain(projectOf(request).id, pathIdOf(request), person);
     return { ...wireExplanation(told.explanation), explanation: told.inWords };
@@ -46,5 +64,41 @@ export function explainRoutes(app: App, { explain }: { explain: Explain }): void
       },
     },
     (request) => answer(request, explainedPersonOf(request.body)),
+  );
+
+  app.get(
+    `${FLAGS}/evaluation_reasons`,
+    {
+      ...access("feature_flag:read"),
+      schema: {
+        tags,
+        summary: "Value and reason of every flag for a person",
+        querystring: ExplainParameters,
+        response: { 200: EvaluationReasons },
+      },
+    },
+    async (request) => {
+      const { id } = projectOf(request);
+      const evaluations = await evaluateAll(id, explainedPersonOfQuery(request.query));
+      const { definitions } = await compiledFlags.get(id);
+      return wireReasons(definitions.flags, evaluations);
+    },
+  );
+
+  app.post(
+    `${FLAGS}/bulk_keys`,
+    {
+      ...access("feature_flag:read"),
+      schema: {
+        tags,
+        summary: "Keys of flags by their ids",
+        body: BulkKeysBody,
+        response: { 200: BulkKeys },
+      },
+    },
+    async (request) => {
+      const { definitions } = await compiledFlags.get(projectOf(request).id);
+      return wireBulkKeys(request.body.ids ?? [], definitions.flags);
+    },
   );
 }

@@ -3,10 +3,12 @@ import type {
   FilterExplanation,
   FlagExplanation,
 } from "@hedgerow/core/flags/explain-flag";
+import type { FlagDefinition, FlagEvaluation } from "@hedgerow/core/flags/flag";
 import { isJsonObject, type Json, type JsonObject } from "@hedgerow/core/json";
 import { type Static, Type } from "typebox";
 import { Refusal } from "../http/errors.ts";
 import { parseStrictJson } from "../http/parse-json.ts";
+import { readId } from "../http/path-id.ts";
 import { queryText } from "../http/query-text.ts";
 import { AnyObject, Nullable } from "../http/wire-schemas.ts";
 import type { ExplainedPerson } from "./explain.ts";
@@ -133,4 +135,65 @@ function wireFilter({ kind, ...filter }: FilterExplanation) {
 
 function wireBound({ isInside, ...bound }: ConditionExplanation["rollout"]) {
   return { ...bound, inside: isInside };
+}
+
+/** Value and reason of each flag by key (posthog-api 4.5). */
+export const EvaluationReasons = Type.Record(
+  Type.String(),
+  Type.Object({
+    value: Type.Union([Type.Boolean(), Type.String()]),
+    evaluation: Type.Object({
+      reason: Type.String(),
+      condition_index: Nullable(Type.Integer()),
+    }),
+  }),
+);
+
+/** Flags that are switched off have the reason `disabled`; those on a cycle are left out. */
+export function wireReasons(
+  flags: readonly FlagDefinition[],
+  evaluations: ReadonlyMap<string, FlagEvaluation>,
+): Static<typeof EvaluationReasons> {
+  type Entry = readonly [string, Static<typeof EvaluationReasons>[string]];
+  const entries = flags.flatMap(({ key, active }): readonly Entry[] => {
+    if (!active) {
+      const evaluation = { reason: "disabled", condition_index: null };
+      return [[key, { value: false, evaluation }]];
+    }
+    const found = evaluations.get(key);
+    if (found === undefined) return [];
+    const { code, conditionIndex } = found.reason;
+    const evaluation = { reason: code, condition_index: conditionIndex };
+    return [[key, { value: found.value, evaluation }]];
+  });
+  return Object.fromEntries(entries);
+}
+
+export const BulkKeysBody = Type.Object({
+  ids: Type.Optional(Type.Array(Type.Unknown(), { maxItems: 10_000 })),
+});
+
+export const BulkKeys = Type.Object({
+  keys: Type.Record(Type.String(), Type.String()),
+  warning: Type.Optional(Type.String()),
+});
+
+/** Keys of live flags by id; throws a refusal when none of the ids can be one (posthog-api 4.5). */
+export function wireBulkKeys(
+  ids: readonly unknown[],
+  flags: readonly FlagDefinition[],
+): Static<typeof BulkKeys> {
+  const isId = (id: unknown) => readId(String(id)) !== undefined;
+  const invalid = ids.filter((id) => !isId(id));
+  if (ids.length > 0 && invalid.length === ids.length) {
+    throw new Refusal("invalid_input", "Invalid flag IDs provided", { attr: "ids" });
+  }
+  const wanted = new Set(ids.filter(isId).map(Number));
+  const keys = flags.filter(({ id }) => wanted.has(id)).map(({ id, key }) => [String(id), key]);
+  return {
+    keys: Object.fromEntries(keys),
+    ...(invalid.length > 0 && {
+      warning: `Invalid flag IDs ignored: ${JSON.stringify(invalid).slice(0, 1000)}`,
+    }),
+  };
 }

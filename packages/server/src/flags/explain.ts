@@ -1,6 +1,8 @@
+import { evaluateFlags } from "@hedgerow/core/flags/evaluate-flags";
 import type { EvaluationRequest, StoredFacts } from "@hedgerow/core/flags/evaluation-request";
 import { explainFlag, type FlagExplanation } from "@hedgerow/core/flags/explain-flag";
 import { explainInWords } from "@hedgerow/core/flags/explain-text";
+import type { FlagEvaluation } from "@hedgerow/core/flags/flag";
 import type { JsonObject } from "@hedgerow/core/json";
 import type { PendingPersons } from "../events/pending-persons.ts";
 import { Refusal } from "../http/errors.ts";
@@ -18,6 +20,12 @@ export interface ExplainedPerson
   readonly ip: string | null;
 }
 
+/** The values of all live flags for a person, switched-off ones left out. */
+export type EvaluateAll = (
+  projectId: number,
+  person: ExplainedPerson,
+) => Promise<ReadonlyMap<string, FlagEvaluation>>;
+
 /** Explains one flag; throws `not_found` for a flag that is unknown or deleted. */
 export type Explain = (
   projectId: number,
@@ -26,7 +34,7 @@ export type Explain = (
 ) => Promise<{ explanation: FlagExplanation; inWords: string }>;
 
 /**
- * {@link Explain} over the stores that flag requests read. Unlike a flag request it stores nothing:
+ * {@link Explain} and {@link EvaluateAll} over the stores that flag requests read. Unlike a flag request it stores nothing:
  * an anonymous id counts as hash key for this explanation only. A store that cannot be read shows as
  * values that are unavailable.
  */
@@ -44,7 +52,7 @@ export function createExplain({
   geoIp: GeoIp;
   clock: () => Date;
   reportFault: (error: unknown, context: string) => void;
-}): Explain {
+}): { explain: Explain; evaluateAll: EvaluateAll } {
   const factsOf = async (projectId: number, person: ExplainedPerson): Promise<StoredFacts> => {
     const { distinctId, anonDistinctId, groups } = person;
     try {
@@ -67,18 +75,39 @@ export function createExplain({
   const placeOf = async (ip: string | null): Promise<JsonObject> =>
     ip === null ? {} : await geoIp.lookup(ip);
 
-  return async (projectId, flagId, { ip, ...person }) => {
-    const { flagSet, definitions } = await compiledFlags.get(projectId);
-    const definition = definitions.flags.find(({ id }) => id === flagId);
-    if (!definition) throw new Refusal("not_found", "Not found.");
-    const request: EvaluationRequest = {
-      ...person,
+  const requestOf = async (
+    projectId: number,
+    person: ExplainedPerson,
+  ): Promise<EvaluationRequest> => {
+    const { ip, ...sent } = person;
+    return {
+      ...sent,
       now: clock(),
       geoProperties: await placeOf(ip),
-      stored: await factsOf(projectId, { ip, ...person }),
+      stored: await factsOf(projectId, person),
       selection: { keys: null, contexts: null, runtime: null, onlySurveyFlags: false },
     };
-    const explanation = explainFlag(definition, { set: flagSet, definitions, request });
-    return { explanation, inWords: explainInWords(explanation, person.distinctId) };
+  };
+
+  return {
+    async explain(projectId, flagId, person) {
+      const { flagSet, definitions } = await compiledFlags.get(projectId);
+      const definition = definitions.flags.find(({ id }) => id === flagId);
+      if (!definition) throw new Refusal("not_found", "Not found.");
+      const request = await requestOf(projectId, person);
+      const explanation = explainFlag(definition, { set: flagSet, definitions, request });
+      return { explanation, inWords: explainInWords(explanation, person.distinctId) };
+    },
+
+    async evaluateAll(projectId, person) {
+      const { flagSet } = await compiledFlags.get(projectId);
+      const request = await requestOf(projectId, person);
+      // A request comes from one runtime; together they get every flag.
+      const evaluations = (["client", "server"] as const).flatMap((runtime) => {
+        const selection = { ...request.selection, runtime };
+        return evaluateFlags(flagSet, { ...request, selection }).evaluations;
+      });
+      return new Map(evaluations.map((evaluation) => [evaluation.flag.key, evaluation]));
+    },
   };
 }

@@ -70,7 +70,7 @@ export async function openFlagsApi() {
     onGroupTypeAdded: () => {},
     reportFault,
   });
-  const explain = createExplain({
+  const explanations = createExplain({
     compiledFlags,
     persons,
     pendingPersons: createPendingPersons({ distinctIdsOf: persons.distinctIdsOf }),
@@ -97,7 +97,7 @@ export async function openFlagsApi() {
     (management) => {
       activityRoutes(management, { activityLog, accounts });
       flagRoutes(management, { flags, activityLog, accounts });
-      explainRoutes(management, { explain });
+      explainRoutes(management, { ...explanations, compiledFlags });
       cohortRoutes(management, { cohorts, activityLog, accounts });
     },
   );
