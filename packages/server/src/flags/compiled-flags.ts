@@ -49,7 +49,8 @@ export function createCompiledFlags({
   reportFault,
 }: {
   flagStore: Pick<FlagStore, "definitions" | "revisions">;
-  compile: (definitions: ProjectDefinitions) => FlagSet;
+  /** May keep of the earlier set whatever did not change. */
+  compile: (definitions: ProjectDefinitions, earlier: FlagSet | undefined) => FlagSet;
   maxProjects?: number;
   reportFault: (error: unknown, context: string) => void;
 }): CompiledFlags {
@@ -77,7 +78,8 @@ export function createCompiledFlags({
       const { revision } = definitions;
       // Two loads may overlap: the older answer must not replace the newer one.
       if (project.snapshot && project.snapshot.revision >= revision) return project.snapshot;
-      project.snapshot = { revision, definitions, flagSet: compile(definitions) };
+      const flagSet = compile(definitions, project.snapshot?.flagSet);
+      project.snapshot = { revision, definitions, flagSet };
       return project.snapshot;
     })().finally(() => {
       project.loading = undefined;

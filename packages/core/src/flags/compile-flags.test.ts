@@ -1,0 +1,93 @@
+import { describe, expect, it } from "vitest";
+import { compileFlags } from "./compile-flags.ts";
+import { evaluateFlags } from "./evaluate-flags.ts";
+import type { FlagDefinition } from "./flag.ts";
+import {
+  dynamicCohort,
+  evaluationRequest,
+  flagDefinition,
+  projectOf,
+  staticCohort,
+} from "./golden-cases.setup.ts";
+
+const rollout = (percentage: number) => ({
+  groups: [{ properties: [], rollout_percentage: percentage }],
+});
+
+function flag(key: string, id: number, filters = rollout(100)): FlagDefinition {
+  return flagDefinition({ key, id, filters });
+}
+
+const values = (set: ReturnType<typeof compileFlags>) =>
+  new Map(
+    evaluateFlags(set, evaluationRequest({})).evaluations.map(({ flag: { key }, value }) => [
+      key,
+      value,
+    ]),
+  );
+
+describe("compiling after a change", () => {
+  it("[FE-49] keeps flags whose definition is the same and takes in those that changed", () => {
+    const [a, b] = [flag("a", 1), flag("b", 2)];
+    const before = compileFlags(projectOf([a, b]));
+    const after = compileFlags(projectOf([a, flag("b", 2, rollout(0)), flag("c", 3)]), {}, before);
+    expect(after.byKey.get("a")).toBe(before.byKey.get("a"));
+    expect(values(after)).toEqual(
+      new Map([
+        ["a", true],
+        ["b", false],
+        ["c", true],
+      ]),
+    );
+  });
+
+  it("[FE-49] sees what changed around a kept flag: the flags and cohorts it refers to", () => {
+    const dependant = flagDefinition({
+      key: "dependant",
+      id: 2,
+      filters: {
+        groups: [
+          {
+            properties: [{ key: "1", type: "flag", operator: "flag_evaluates_to", value: true }],
+            rollout_percentage: 100,
+          },
+        ],
+      },
+    });
+    const inCohort = flagDefinition({
+      key: "member",
+      id: 3,
+      filters: {
+        groups: [
+          { properties: [{ key: "id", type: "cohort", value: 7 }], rollout_percentage: 100 },
+        ],
+      },
+    });
+    const rule = dynamicCohort(7, {
+      type: "AND",
+      values: [{ key: "plan", type: "person", operator: "is_not_set", value: "is_not_set" }],
+    });
+    const before = compileFlags(
+      projectOf([flag("base", 1), dependant, inCohort], { cohorts: [rule] }),
+    );
+    expect(values(before)).toEqual(
+      new Map([
+        ["base", true],
+        ["dependant", true],
+        ["member", true],
+      ]),
+    );
+    const after = compileFlags(
+      projectOf([flag("base", 1, rollout(0)), dependant, inCohort], { cohorts: [staticCohort(7)] }),
+      {},
+      before,
+    );
+    expect(values(after)).toEqual(
+      new Map([
+        ["base", false],
+        ["dependant", false],
+        ["member", false],
+      ]),
+    );
+  });
+});
