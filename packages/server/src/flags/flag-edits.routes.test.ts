@@ -170,3 +170,39 @@ describe("large and odd filters", () => {
     });
   });
 });
+
+describe("deleting several flags", () => {
+  test("[FM-26] deletes what nothing needs and tells why of the rest", async () => {
+    const [plain, needed] = [await create(), await create()];
+    const dependant = await create({
+      filters: {
+        groups: [
+          {
+            properties: [
+              { key: needed.key, type: "flag", operator: "flag_evaluates_to", value: true },
+            ],
+          },
+        ],
+      },
+    });
+    const { status, body } = await api.send("POST", `${path}/bulk_delete`, {
+      ids: [plain.id, needed.id, 99999, plain.id],
+    });
+    expect(status).toBe(200);
+    expect(body).toEqual({
+      deleted: [{ id: plain.id, key: plain.key }],
+      errors: [
+        {
+          id: needed.id,
+          reason: expect.stringContaining(`${dependant.key} (ID: ${dependant.id})`),
+        },
+        { id: 99999, reason: "Not found." },
+      ],
+    });
+    expect((await api.send("GET", `${path}/${plain.id}`)).body.deleted).toBe(true);
+    expect((await api.send("GET", `${path}/${needed.id}`)).body.deleted).toBe(false);
+    for (const ids of [[], ["x"], undefined]) {
+      expect((await api.send("POST", `${path}/bulk_delete`, { ids })).status).toBe(400);
+    }
+  });
+});

@@ -4,11 +4,14 @@ import { usersById } from "../accounts/users-by-id.ts";
 import { itemActivityRoutes } from "../activity/activity.routes.ts";
 import type { ActivityLog } from "../activity/activity-log.ts";
 import type { App } from "../http/app.ts";
+import { Refusal } from "../http/errors.ts";
 import { access, callerOf, projectOf } from "../http/management-api.ts";
 import { ListOf, listAnswer, pageOf } from "../http/pagination.ts";
 import { pathIdOf } from "../http/path-id.ts";
 import type { FlagRecord } from "./flag-store.ts";
 import {
+  BulkDeleteBody,
+  BulkDeleted,
   CreateFlagBody,
   editBaseOf,
   Flag,
@@ -146,5 +149,36 @@ export function flagRoutes(
       },
     },
     async (request) => wire(await update(request, request.body, false)),
+  );
+
+  app.post(
+    `${FLAGS}/bulk_delete`,
+    {
+      ...access("feature_flag:write"),
+      schema: {
+        tags,
+        summary: "Delete several flags, as far as nothing needs them",
+        body: BulkDeleteBody,
+        response: { 200: BulkDeleted },
+      },
+    },
+    async (request) => {
+      const options = { authorId: callerOf(request).user.id, keepsFiltersWithoutGroups: true };
+      const deleted: { id: number; key: string }[] = [];
+      const errors: { id: number; reason: string }[] = [];
+      for (const id of new Set(request.body.ids)) {
+        try {
+          const { id: projectId } = projectOf(request);
+          if ((await flags.flag(projectId, id)).deleted)
+            throw new Refusal("not_found", "Not found.");
+          const { key } = await flags.update(projectId, id, { deleted: true }, options);
+          deleted.push({ id, key });
+        } catch (error) {
+          if (!(error instanceof Refusal)) throw error;
+          errors.push({ id, reason: error.message });
+        }
+      }
+      return { deleted, errors };
+    },
   );
 }

@@ -338,3 +338,13 @@ function simpleRollout(filters: JsonObject): number | null | undefined {
 function isEmptyList(value: Json | undefined): boolean {
   return value === undefined || value === null || (Array.isArray(value) && value.length === 0);
 }
+
+export const BulkDeleteBody = Type.Object({
+  ids: Type.Array(Type.Integer(), { minItems: 1, maxItems: 100 }),
+});
+
+/** What was deleted, and what was not and why. */
+export const BulkDeleted = Type.Object({
+  deleted: Type.Array(Type.Object({ id: Type.Integer(), key: Type.String() })),
+  errors: Type.Array(Type.Object({ id: Type.Integer(), reason: Type.String() })),
+});
