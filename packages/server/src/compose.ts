@@ -135,7 +135,7 @@ async function compose(
   // Flags, compiled when they change
   const compiledFlags = createCompiledFlags({
     flagStore,
-    compile: (definitions) => compileFlags(definitions, { compilePattern }),
+    compile: (definitions, earlier) => compileFlags(definitions, { compilePattern }, earlier),
     reportFault,
   });
   opened.push(watchRevisions(compiledFlags));
