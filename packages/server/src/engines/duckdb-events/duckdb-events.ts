@@ -32,7 +32,7 @@ export interface DuckDbEventsOptions {
   readonly memoryLimitMiB?: number;
   /** Disk space for spilling; 10 GiB unless given. */
   readonly maxTemporaryMiB?: number;
-  /** 2 unless given. */
+  /** 1 unless given: with more, those that have nothing to do take half as much time again. */
   readonly threads?: number;
   /** Longest that reading may take; 10 s unless given. */
   readonly readLimitMs?: number;
@@ -55,7 +55,7 @@ export async function openDuckDbEvents(
   const file = await openDuckDbFile({
     path,
     settings: {
-      threads: String(options.threads ?? 2),
+      threads: String(options.threads ?? 1),
       memory_limit: `${options.memoryLimitMiB ?? 128}MiB`,
       temp_directory: `${path}.tmp`,
       max_temp_directory_size: `${options.maxTemporaryMiB ?? 10 * 1024}MiB`,

@@ -1,10 +1,10 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
-import type { DuckDBAppender, DuckDBConnection } from "@duckdb/node-api";
+import type { DuckDBConnection } from "@duckdb/node-api";
 import { encodeJson } from "@hedgerow/core/exact-json";
 import { type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
 import type { EventRow } from "../../events/event-store.ts";
-import { timestampOf, uuidValueOf } from "./duckdb-values.ts";
 import { appendLongTexts, CHARS_PER_FLUSH, isLongText } from "./long-texts.ts";
+import { createRowChunk, type RowChunk } from "./row-chunk.ts";
 
 const COLUMNS = [
   "project_id integer not null",
@@ -40,7 +40,7 @@ const LATER_COLUMNS = [
 const GROUP_COLUMNS = 5;
 
 /** Rows appended without letting other work run in between: a few milliseconds. */
-const ROWS_PER_TURN = 250;
+const ROWS_PER_TURN = 500;
 /** Longer values name no flag, variant, session or group; they are in the properties all the same. */
 const MAX_COLUMN_CHARS = 1000;
 
@@ -65,15 +65,9 @@ export async function appendRows(
 ): Promise<void> {
   if (rows.length === 0) return;
   const appender = await connection.createAppender("events");
-  let chars = 0;
   try {
-    for (const [index, row] of rows.entries()) {
-      if (index > 0 && index % ROWS_PER_TURN === 0) await nextTurn();
-      appendRow(appender, row, storedAt);
-      chars += row.text.length;
-      if (chars < CHARS_PER_FLUSH) continue;
-      appender.flushSync();
-      chars = 0;
+    for (const run of turnsOf(rows)) {
+      writeRows(createRowChunk(appender, run.length), run, storedAt);
       await nextTurn();
     }
   } finally {
@@ -86,31 +80,52 @@ export async function appendRows(
   );
 }
 
-function appendRow(appender: DuckDBAppender, row: TextRow, storedAt: Date): void {
-  const { position, event, personId, groupKeys, text } = row;
-  const { properties } = event;
-  appender.appendInteger(event.projectId);
-  appender.appendBigInt(BigInt(position));
-  appender.appendUUID(uuidValueOf(event.uuid));
-  appender.appendVarchar(event.event);
-  appender.appendVarchar(event.distinctId);
-  appender.appendUUID(uuidValueOf(personId));
-  appender.appendTimestamp(timestampOf(event.timestamp));
-  if (event.clientTimestamp) appender.appendTimestamp(timestampOf(event.clientTimestamp));
-  else appender.appendNull();
-  appender.appendTimestamp(timestampOf(event.receivedAt));
-  appendText(appender, isLongText(text) ? null : text);
-  appender.appendInteger(text.length);
-  appendText(appender, columnText(ownValue(properties, "$feature_flag")));
-  appendText(appender, columnText(ownValue(properties, "$feature_flag_response")));
-  appendText(appender, columnText(ownValue(properties, "$session_id")));
-  for (let group = 0; group < GROUP_COLUMNS; group++) {
-    appendText(appender, columnText(groupKeys[group]));
+/** Rows in runs that take a few milliseconds each. */
+function* turnsOf(rows: readonly TextRow[]) {
+  let run: TextRow[] = [];
+  let chars = 0;
+  for (const row of rows) {
+    run.push(row);
+    chars += row.text.length;
+    if (run.length < ROWS_PER_TURN && chars < CHARS_PER_FLUSH) continue;
+    yield run;
+    run = [];
+    chars = 0;
   }
-  appendText(appender, insertIdOf(properties));
-  appendText(appender, row.changedBy.length === 0 ? null : JSON.stringify(row.changedBy));
-  appender.appendTimestamp(timestampOf(storedAt));
-  appender.endRow();
+  if (run.length > 0) yield run;
+}
+
+/** Writes all columns, in the order of the table. */
+function writeRows(chunk: RowChunk, rows: readonly TextRow[], storedAt: Date): void {
+  const row = (index: number) => rows[index] as TextRow;
+  const event = (index: number) => row(index).event;
+  const property = (name: string) => (index: number) =>
+    columnText(ownValue(event(index).properties, name));
+  let column = 0;
+  chunk.integers(column++, (index) => event(index).projectId);
+  chunk.bigints(column++, (index) => row(index).position);
+  chunk.uuids(column++, (index) => event(index).uuid);
+  chunk.texts(column++, (index) => event(index).event);
+  chunk.texts(column++, (index) => event(index).distinctId);
+  chunk.uuids(column++, (index) => row(index).personId);
+  chunk.timestamps(column++, (index) => event(index).timestamp);
+  chunk.timestamps(column++, (index) => event(index).clientTimestamp);
+  chunk.timestamps(column++, (index) => event(index).receivedAt);
+  chunk.texts(column++, (index) => (isLongText(row(index).text) ? null : row(index).text));
+  chunk.integers(column++, (index) => row(index).text.length);
+  chunk.texts(column++, property("$feature_flag"));
+  chunk.texts(column++, property("$feature_flag_response"));
+  chunk.texts(column++, property("$session_id"));
+  for (let group = 0; group < GROUP_COLUMNS; group++) {
+    chunk.texts(column++, (index) => columnText(row(index).groupKeys[group]));
+  }
+  chunk.texts(column++, (index) => insertIdOf(event(index).properties));
+  chunk.texts(column++, (index) => {
+    const { changedBy } = row(index);
+    return changedBy.length === 0 ? null : JSON.stringify(changedBy);
+  });
+  chunk.timestamps(column++, () => storedAt);
+  chunk.append();
 }
 
 /** Longer ids identify nothing. */
@@ -122,11 +137,6 @@ export function insertIdOf(properties: JsonObject): string | null {
   if (typeof id === "number" || typeof id === "bigint") return String(id);
   if (typeof id !== "string" || id === "" || id.length > MAX_INSERT_ID_CHARS) return null;
   return id;
-}
-
-function appendText(appender: DuckDBAppender, text: string | null): void {
-  if (text === null) appender.appendNull();
-  else appender.appendVarchar(text);
 }
 
 /** Text as it is, everything else as JSON (a flag's answer may be `true`). */
