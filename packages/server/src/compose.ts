@@ -27,6 +27,8 @@ import { createPersonStore } from "./engines/sql/person-store.ts";
 import { createRefusalStore } from "./engines/sql/refusal-store.ts";
 import { captureRoutes } from "./events/capture.routes.ts";
 import { captureV1Routes } from "./events/capture-v1.routes.ts";
+import { deadLetterRoutes } from "./events/dead-letters.routes.ts";
+import { createDeadLetters } from "./events/dead-letters.ts";
 import { eventRoutes } from "./events/events.routes.ts";
 import {
   journalCaptures,
@@ -305,6 +307,7 @@ async function compose(
       accounts,
     });
     eventRoutes(management, { events, log, persons, clock: now, backtracking });
+    deadLetterRoutes(management, createDeadLetters({ events, log, pendingPersons }));
     receiptRoutes(management, { events, log, recent: recentEvents, refusals });
     ingestionWarningRoutes(management, { store: warningStore, warnings });
     liveEventRoutes(management, liveEvents);

@@ -6,6 +6,7 @@ type Command = (args: readonly string[]) => Promise<number>;
 const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   start: async () => (await import("./commands/start.ts")).start,
   keys: async () => (await import("./commands/keys.ts")).keys,
+  "dead-letters": async () => (await import("./commands/dead-letters.ts")).deadLetters,
   doctor: async () => (await import("./commands/doctor.ts")).doctor,
   help: async () => (await import("./commands/help.ts")).help,
   version: async () => (await import("./commands/help.ts")).version,

@@ -7,6 +7,7 @@ Usage: hedgerow <command> [options]
 
   start          run the service
   keys           create, list and revoke personal keys
+  dead-letters   list and replay events that could not be processed
   doctor         check the installation
   help [command] show this, or the options of a command
   version        show the version`;
@@ -20,6 +21,17 @@ Personal keys of the admin. They take effect at once, also while the service run
   --label <text>      what the key is for
   --scopes <scope,…>  what it opens, for instance feature_flag:read,cohort:write; * for everything
   --project <id,…>    the only projects it opens`;
+
+const DEAD_LETTERS = `Usage: hedgerow dead-letters list [--project <id>]
+       hedgerow dead-letters replay --all | <position or uuid>… [--project <id>]
+
+Events that could not be processed. Replayed events are captured once more and processed by the
+service. While it runs, the command asks its API; otherwise it works on the data folder.
+
+  --project <id>      the project whose events are meant; all in a data folder, 1 in a service
+  --all               replay everything there is
+  --url <url>         where the service answers, unless at --host and --port
+  --key <key>         personal key for it, unless in HEDGEROW_PERSONAL_KEY`;
 
 const DOCTOR = `Usage: hedgerow doctor [--json]
 
@@ -55,6 +67,8 @@ function textFor(command: string | undefined): string {
       return `Usage: hedgerow start [options]\n\n${settings()}`;
     case "keys":
       return `${KEYS}\n\n${settings()}`;
+    case "dead-letters":
+      return `${DEAD_LETTERS}\n\n${settings()}`;
     case "doctor":
       return `${DOCTOR}\n\n${settings()}`;
     default:

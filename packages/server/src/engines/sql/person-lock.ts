@@ -1,4 +1,4 @@
-import type { Transaction } from "kysely";
+import type { Kysely, Transaction } from "kysely";
 import type { PersonsVersion } from "./held-persons.ts";
 import type { Schema } from "./schema.ts";
 
@@ -36,6 +36,16 @@ export async function lockForEvents(transaction: Transaction<Schema>): Promise<P
     .where("name", "=", OTHER_CHANGES)
     .executeTakeFirst();
   return { position, changes: changes?.position ?? 0 };
+}
+
+/** Log position up to which events are applied; 0 at first. */
+export async function personsPosition(reads: Kysely<Schema>): Promise<number> {
+  const row = await reads
+    .selectFrom("consumer_positions")
+    .select("position")
+    .where("name", "=", PERSONS_CONSUMER)
+    .executeTakeFirst();
+  return row?.position ?? 0;
 }
 
 async function takeLock(transaction: Transaction<Schema>): Promise<number> {

@@ -8,7 +8,7 @@ import { createPlainFacts, createRememberingFacts, type FactsReader } from "./fa
 import { HeldPersons } from "./held-persons.ts";
 import { inTurns } from "./in-turns.ts";
 import { asksForPerson } from "./person-facts.ts";
-import { lockPersons, PERSONS_CONSUMER } from "./person-lock.ts";
+import { lockPersons, personsPosition } from "./person-lock.ts";
 import type { Schema } from "./schema.ts";
 import type { SqlDatabase } from "./sql-database.ts";
 
@@ -71,14 +71,7 @@ export function createPersonStore(
       return outcomes;
     },
 
-    async position() {
-      const row = await reads
-        .selectFrom("consumer_positions")
-        .select("position")
-        .where("name", "=", PERSONS_CONSUMER)
-        .executeTakeFirst();
-      return row?.position ?? 0;
-    },
+    position: () => personsPosition(reads),
 
     async storeHashKeyOverrides(projectId, { distinctId, anonDistinctId }, flagKeys) {
       if (flagKeys.length === 0) return;
