@@ -23,6 +23,7 @@ const thousands = (value) => `${Math.round(value / 1000)}k/s`;
 const engine = run("engine.bench.mjs");
 const decide = run("decide.bench.mjs");
 const process_ = run("process.bench.mjs");
+const capture = run("capture.bench.mjs");
 
 const fastest = engine.rows
   .filter((row) => row.name !== "hedgerow")
@@ -44,6 +45,25 @@ const rows = [
     `${thousands(median.ours.perSecond)} : ${thousands(median.baseline.perSecond)}`,
     `${number(median.ratio)}×`,
   ]),
+  ...[
+    ["gzip batches of 50 events of 1 kB, 8 connections", capture.batches, capture.bareBatches],
+    ["single events, 32 connections", capture.singles, capture.bareSingles],
+  ].map(([what, ours, bare]) => [
+    `Durable capture, ${what}, events acknowledged, against a bare \`node:http\` server that parses and appends to a file with fsync`,
+    `${thousands(ours.perSecond)} : ${thousands(bare.perSecond)}`,
+    `${number(ours.perSecond / bare.perSecond)}×`,
+  ]),
+  [
+    "Storing behind capture at the end of those batches",
+    `${number(capture.batches.behindSeconds, 1)} s`,
+    "",
+  ],
+  [
+    "`decide` p99 during those batches, against idle",
+    `${Math.round(capture.batches.decide.p99Ms)} ms : ${Math.round(capture.idle.p99Ms)} ms`,
+    `${number(capture.batches.decide.p99Ms / capture.idle.p99Ms, 1)}×`,
+  ],
+  ["Resident memory during those batches, at most", `${Math.round(capture.batches.peakMb)} MB`, ""],
   ["Resident memory, idle, with data", `${Math.round(process_.idleMb)} MB`, ""],
   ["Start to ready, with data", `${Math.round(process_.readyMs)} ms`, ""],
 ];
