@@ -1,4 +1,4 @@
-import { sampleEvent } from "./event-log.contract.ts";
+import { numberedEvent } from "./numbered-events.setup.ts";
 import { temporaryPipeline } from "./pipeline.setup.ts";
 
 /**
@@ -10,29 +10,10 @@ const [folder, project, first] = process.argv.slice(2);
 const projectId = Number(project);
 const run = await temporaryPipeline(folder).start({}, { storeEveryMs: 20 });
 
-const IDS = 7;
-
-/** The event of a number; the same whenever it is asked for. */
-function eventOf(number: number) {
-  const digits = number.toString(16).padStart(12, "0");
-  const isIdentification = number % 50 === 49;
-  const distinctId = `user-${number % IDS}`;
-  return sampleEvent({
-    projectId,
-    uuid: `00000000-0000-4000-8000-${digits}`,
-    event: isIdentification ? "$identify" : "count",
-    distinctId,
-    timestamp: new Date(Date.UTC(2024, 0, 1) + number),
-    properties: {
-      number,
-      $set: { last: number },
-      ...(isIdentification && { $anon_distinct_id: `anon-${number}` }),
-    },
-  });
-}
-
 async function capture(from: number, to: number): Promise<void> {
-  await run.append(Array.from({ length: to - from }, (_, index) => eventOf(from + index)));
+  await run.append(
+    Array.from({ length: to - from }, (_, index) => numberedEvent(projectId, from + index)),
+  );
 }
 
 for (let number = Number(first); ; number += 20) {
