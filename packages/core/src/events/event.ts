@@ -20,4 +20,6 @@ export interface CapturedEvent {
 export interface LoggedEvent {
   readonly position: number;
   readonly event: CapturedEvent;
+  /** Why the entry cannot be read, where it cannot; its event is then what is left of it. */
+  readonly fault?: string;
 }

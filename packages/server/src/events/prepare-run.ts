@@ -78,6 +78,10 @@ export function createRunPreparation({
         turnBeganAt = performance.now();
       }
       const { position } = entry;
+      if (entry.fault !== undefined) {
+        deadLetters.push({ position, event: entry.event, reason: entry.fault });
+        continue;
+      }
       const running = runSteps(steps, entry.event);
       const outcome = running instanceof Promise ? await running : running;
       switch (outcome.kind) {
@@ -90,7 +94,7 @@ export function createRunPreparation({
           break;
         }
         case "dead-letter":
-          deadLetters.push({ ...entry, reason: outcome.reason });
+          deadLetters.push({ position, event: entry.event, reason: outcome.reason });
       }
     }
     return { kept, drops, deadLetters };

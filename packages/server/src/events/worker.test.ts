@@ -1,5 +1,6 @@
 import { readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
+import Database from "libsql";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
 import { sampleEvent } from "./event-log.contract.ts";
 import type { EventStore } from "./event-store.ts";
@@ -457,4 +458,28 @@ describe("the worker", () => {
     }
     expect(seen.size).toBe(25_000);
   }, 60_000);
+
+  it("[PI-58] sets aside what is damaged in the log, with what is left of it, and goes on", async () => {
+    const damaged = temporaryPipeline();
+    const stores = await damaged.openStores();
+    const projectId = await stores.newProject();
+    const events = ["a", "b", "c", "d"].map((event) => sampleEvent({ projectId, event }));
+    for (const event of events) await stores.log.append([event]);
+    await damaged.closeStores();
+    const file = new Database(join(damaged.folder, "log.sqlite"));
+    file.exec("update segments set lines = substr(lines, 1, 60) where last = 2");
+    file.exec("update segments set lines = x'ff00', count = 1 where last = 3");
+    file.close();
+    const run = await damaged.start();
+    await run.settle();
+    expect((await namesIn(run.events, projectId)).toSorted()).toEqual(["a", "d"]);
+    const letters = await run.events.deadLetters({ limit: 10 });
+    expect(letters.map(({ position }) => position)).toEqual([2, 3]);
+    expect(letters[0]).toMatchObject({
+      reason: expect.stringContaining("it cannot be read from the log"),
+      event: { projectId, uuid: events[1]?.uuid, event: "$unreadable" },
+    });
+    expect(letters[0]?.event.properties.text).toContain(events[1]?.uuid);
+    await damaged.remove();
+  });
 });

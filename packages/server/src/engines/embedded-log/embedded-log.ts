@@ -1,4 +1,5 @@
 import type { Worker } from "node:worker_threads";
+import { cleanText } from "@hedgerow/core/events/clean-json";
 import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
 import { decodeEvent, encodeEvent } from "@hedgerow/core/events/event-codec";
 import Database from "libsql";
@@ -241,6 +242,41 @@ function joinSegments(segments: readonly Segment[]): Segment[] {
   return joined;
 }
 
+/** A text as it was written; of whatever stands in its place, what can be made of it. */
+function textOf(lines: unknown): string {
+  if (typeof lines === "string") return lines;
+  return lines instanceof Uint8Array || lines instanceof ArrayBuffer
+    ? new TextDecoder().decode(lines)
+    : String(lines);
+}
+
+/** How much of an unreadable line is kept. */
+const MAX_SALVAGED_CHARS = 100_000;
+
+/** The entry of a line; of a damaged one, what is left, for whoever looks at it. */
+function readLine(position: number, line: string): LoggedEvent {
+  try {
+    return { position, event: decodeEvent(line) };
+  } catch (error) {
+    const head = /^!?\[(\d{1,9}),"([\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12})"/.exec(line);
+    const digits = position.toString(16).padStart(12, "0");
+    return {
+      position,
+      fault: `it cannot be read from the log: ${error instanceof Error ? error.message : error}`,
+      event: {
+        uuid: head?.[2] ?? `00000000-0000-8000-8000-${digits}`,
+        projectId: Number(head?.[1] ?? 0),
+        event: "$unreadable",
+        distinctId: "$unreadable",
+        properties: { text: cleanText(line.slice(0, MAX_SALVAGED_CHARS)) },
+        timestamp: new Date(0),
+        clientTimestamp: null,
+        receivedAt: new Date(0),
+      },
+    };
+  }
+}
+
 function openReader(path: string) {
   const database = new Database(path, { readonly: true });
   database.exec("pragma busy_timeout = 5000");
@@ -253,16 +289,17 @@ function openReader(path: string) {
       let chars = 0;
       let position = after;
       while (entries.length < limit && chars < READ_CHARS) {
-        const [segment] = next.all(position) as { last: number; count: number; lines: string }[];
+        const [segment] = next.all(position) as { last: number; count: number; lines: unknown }[];
         if (!segment) break;
         const first = segment.last - segment.count + 1;
-        const lines = segment.lines.split("\n");
+        const lines = textOf(segment.lines).split("\n");
         const from = Math.max(position + 1 - first, 0);
-        const to = Math.min(lines.length, from + limit - entries.length);
+        // By the count, not by the lines: a damaged text may have lost some.
+        const to = Math.min(segment.count, from + limit - entries.length);
         for (let index = from; index < to; index++) {
           const line = lines[index] ?? "";
           chars += line.length;
-          entries.push({ position: first + index, event: decodeEvent(line) });
+          entries.push(readLine(first + index, line));
         }
         position = first + to - 1;
       }
