@@ -36,6 +36,7 @@ export default defineConfig({
           ...shared,
           name: "compat",
           include: ["packages/compat/src/**/*.test.ts"],
+          globalSetup: ["packages/compat/src/bundle.setup.ts"],
           testTimeout: 60_000,
           hookTimeout: 60_000,
         },

@@ -8,6 +8,7 @@ import { fileURLToPath } from "node:url";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const stampFile = join(root, "node_modules", ".hedgerow-ready");
+const bundler = join(root, "scripts/bundle.mjs");
 const installOnly = process.argv.includes("--install-only");
 
 function run(command, args) {
@@ -31,7 +32,7 @@ function lockHash() {
 }
 
 function sourceHash() {
-  const hash = createHash("sha256");
+  const hash = createHash("sha256").update(readFileSync(bundler));
   for (const workspace of ["core", "server"]) {
     for (const path of buildInputs(join(root, "packages", workspace, "src"))) {
       const { mtimeMs, size } = statSync(path);
@@ -50,9 +51,10 @@ if (stamp.lock !== lock) {
 let sources = stamp.sources;
 if (!installOnly) {
   sources = sourceHash();
-  if (stamp.sources !== sources || !existsSync(join(root, "packages/server/dist/main.js"))) {
+  if (stamp.sources !== sources || !existsSync(join(root, "packages/server/dist/bundle/main.js"))) {
     if (stamp.sources === undefined) console.error("hedgerow: building");
     run(process.execPath, [join(root, "node_modules/typescript/bin/tsc"), "-b"]);
+    run(process.execPath, [bundler]);
   }
 }
 if (stamp.lock !== lock || stamp.sources !== sources) {

@@ -1,6 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -11,7 +10,6 @@ import { eventually } from "./eventually.ts";
 
 /** The built command, as users run it. */
 export const COMMAND = fileURLToPath(new URL("../../server/bin/hedgerow.js", import.meta.url));
-const BUILT_ENTRY = fileURLToPath(new URL("../../server/dist/main.js", import.meta.url));
 
 /** Keys that every server under test is first booted with. */
 export const PROJECT_KEY = "phc_compatProjectKey0123456789";
@@ -53,7 +51,6 @@ export interface Finished {
 
 /** Starts the built server on a free port and new data, and waits until it says that it is ready. */
 export async function startServer(options: StartOptions = {}): Promise<ServerUnderTest> {
-  requireBuild();
   const dataFolder = await newFolder();
   const port = await findFreePort();
   const url = `http://127.0.0.1:${port}`;
@@ -130,7 +127,6 @@ export async function runCommand(
   args: readonly string[],
   env: StartOptions["env"] = {},
 ): Promise<Finished> {
-  requireBuild();
   return runToEnd(process.execPath, [COMMAND, ...args], { env: commandEnv(env) });
 }
 
@@ -191,9 +187,4 @@ function commandEnv(changes: StartOptions["env"] = {}): NodeJS.ProcessEnv {
     HEDGEROW_PERSONAL_KEY: PERSONAL_KEY,
     ...changes,
   };
-}
-
-function requireBuild(): void {
-  if (existsSync(BUILT_ENTRY)) return;
-  throw new Error("the compatibility tests drive the built server: run `npm run build` first");
 }
