@@ -21,9 +21,10 @@ import { type ProjectsByToken, requireProject } from "../accounts/projects-by-to
 import { Refusal } from "../http/errors.ts";
 import { type EventLog, LogUnavailable } from "./event-log.ts";
 import type { EventStore } from "./event-store.ts";
+import type { Sdk } from "./ingestion-warning-store.ts";
 import type { PendingPersons } from "./pending-persons.ts";
 import { type RecentEvents, samenessOf } from "./recent-events.ts";
-import { type Sdk, sdkOfProperties } from "./sdk.ts";
+import { sdkOfProperties } from "./sdk.ts";
 
 /** Told what becomes of events at the door; for counters, warnings and receipts. */
 export interface CaptureObserver {
@@ -197,8 +198,7 @@ export async function examine(
       if (repeated) outcome.repeated = repeated;
       else {
         firsts.set(event.uuid, event);
-        // Whoever made up the uuid just now or since when everything is remembered sends it first.
-        if (!isYoung(event, one, recent)) unsure.push({ outcome, event });
+        if (!isSurelyNew(event, one, recent)) unsure.push({ outcome, event });
       }
     }
   }
@@ -220,18 +220,18 @@ export async function examine(
   }
 }
 
-/** Clocks of clients may be this much ahead before an event of theirs counts as one that is new. */
+/** Clocks of clients may be this much ahead before an event that comes again counts as new. */
 const CLOCK_TOLERANCE_MS = 60_000;
 
 /**
- * True for an event whose uuid came into being so lately that an earlier sending would be
- * remembered. Saves asking the store about nearly everything that SDKs send.
+ * True for an event whose uuid was made just now, or so lately that an earlier sending would have been
+ * seen here. Saves asking the store about nearly everything that SDKs send.
  */
-function isYoung({ uuid }: CapturedEvent, sent: Json, recent: RecentEvents): boolean {
+function isSurelyNew({ uuid }: CapturedEvent, sent: Json, recent: RecentEvents): boolean {
   if (claimedUuid(sent) === undefined) return true;
   if (uuid.charAt(14) !== "7") return false;
   const madeAtMs = Number.parseInt(uuid.slice(0, 8) + uuid.slice(9, 13), 16);
-  return madeAtMs > recent.completeSinceMs + CLOCK_TOLERANCE_MS;
+  return madeAtMs > recent.seenSinceMs + CLOCK_TOLERANCE_MS && !recent.mayHaveSeen(uuid);
 }
 
 /**

@@ -1,3 +1,4 @@
+import { v7 } from "uuid";
 import { describe, expect, it } from "vitest";
 import { sampleEvent } from "./event-log.contract.ts";
 import { createRecentEvents } from "./recent-events.ts";
@@ -16,18 +17,32 @@ describe("recent events", () => {
     expect(recent.positionOf(1, event.uuid)).toBe(7);
   });
 
-  it("[CA-60] know the last sixteen thousand at least, and since when nothing was forgotten", () => {
-    let now = 0;
-    const recent = createRecentEvents(() => now);
+  it("[CA-60] know the last sixteen thousand at least, and have seen many more", () => {
+    const recent = createRecentEvents(() => 1);
     const events = Array.from({ length: 40_000 }, () => sampleEvent());
-    for (const [index, event] of events.entries()) {
-      now = index;
-      recent.add(1, event, index);
-    }
+    for (const [index, event] of events.entries()) recent.add(1, event, index);
     const known = events.flatMap(({ uuid }) => recent.positionOf(1, uuid) ?? []);
     expect(known.length).toBeGreaterThanOrEqual(16_384);
     expect(known.length).toBeLessThanOrEqual(32_768);
     expect(known.at(-1)).toBe(39_999);
-    expect(recent.completeSinceMs).toBe(known[0]);
+    expect(events.every(({ uuid }) => recent.mayHaveSeen(uuid))).toBe(true);
+    expect(recent.seenSinceMs).toBe(1);
+    const strangers = Array.from({ length: 10_000 }, () => v7());
+    expect(strangers.filter((uuid) => recent.mayHaveSeen(uuid)).length).toBeLessThan(20);
+  });
+
+  it("[CA-60] tell since when they have seen everything", () => {
+    let now = 0;
+    const recent = createRecentEvents(() => now, { filterUuids: 20_000 });
+    const event = sampleEvent();
+    const uuids: string[] = [];
+    for (let count = 0; count <= 40_000; count++) {
+      now = count;
+      const uuid = `00000000-0000-7000-8${(count % 4096).toString(16).padStart(3, "0")}-${count.toString(16).padStart(12, "0")}`;
+      recent.add(1, { ...event, uuid }, count);
+      uuids[count % 20_000] = uuid;
+    }
+    expect(recent.seenSinceMs).toBe(20_000);
+    expect(uuids.every((uuid) => recent.mayHaveSeen(uuid))).toBe(true);
   });
 });
