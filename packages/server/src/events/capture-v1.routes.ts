@@ -9,7 +9,8 @@ import { Refusal } from "../http/errors.ts";
 import { networks } from "../platform/network-address.ts";
 import { type CaptureRouteDeps, tellUndecodable } from "./capture.routes.ts";
 import { captureV1 } from "./capture-v1.ts";
-import { type Sdk, sdkOfRequest } from "./sdk.ts";
+import type { Sdk } from "./ingestion-warning-store.ts";
+import { sdkOfRequest } from "./sdk.ts";
 
 const Results = Type.Object({
   results: Type.Record(

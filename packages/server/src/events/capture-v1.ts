@@ -4,7 +4,7 @@ import { requireProject } from "../accounts/projects-by-token.ts";
 import { Refusal } from "../http/errors.ts";
 import { type CaptureDeps, type ExaminedEvent, examine, store } from "./capture.ts";
 import { LogUnavailable } from "./event-log.ts";
-import type { Sdk } from "./sdk.ts";
+import type { Sdk } from "./ingestion-warning-store.ts";
 
 export interface CaptureV1Input {
   readonly body: Json | undefined;

@@ -1,4 +1,8 @@
-import type { Sdk } from "./sdk.ts";
+/** What sent an event: `""` where it does not say. */
+export interface Sdk {
+  readonly name: string;
+  readonly version: string;
+}
 
 /** One event or request that a warning is about, so that it can be looked at. */
 export interface WarningSample {

@@ -1,4 +1,5 @@
 import type { CapturedEvent } from "@hedgerow/core/events/event";
+import type { Sdk } from "./ingestion-warning-store.ts";
 import {
   type IngestionWarningStore,
   MAX_SAMPLES,
@@ -7,7 +8,6 @@ import {
   type WarningSample,
   type WarningTally,
 } from "./ingestion-warning-store.ts";
-import type { Sdk } from "./sdk.ts";
 
 /** Something that whoever runs a project's SDKs should know, counted as it happens. */
 export interface IngestionWarnings {

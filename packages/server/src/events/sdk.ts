@@ -1,12 +1,7 @@
 import { type JsonObject, ownValue } from "@hedgerow/core/json";
 import type { FastifyRequest } from "fastify";
 import { queryText } from "../http/query-text.ts";
-
-/** What sent an event: `""` where it does not say. */
-export interface Sdk {
-  readonly name: string;
-  readonly version: string;
-}
+import type { Sdk } from "./ingestion-warning-store.ts";
 
 const MAX_CHARACTERS = 60;
 
