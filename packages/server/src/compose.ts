@@ -141,7 +141,7 @@ async function compose(
     reportFault,
   });
   opened.push(watchRevisions(compiledFlags));
-  const changeDefinitions = createChangeDefinitions(compiledFlags);
+  const changeDefinitions = createChangeDefinitions({ compiledFlags, reportFault });
   const refreshFlags = (projectId: number) =>
     compiledFlags.refresh(projectId).then(
       () => undefined,
@@ -272,9 +272,7 @@ async function compose(
         projects.forget();
         await refreshFlags(project.id);
       },
-      hasEvents: async (projectId) =>
-        (await events.events({ projectId, limit: 1, offset: 0, order: "newest-first" })).events
-          .length > 0,
+      projectsWithEvents: events.hasEvents,
       groupTypes: (projectId) => persons.groupTypes(projectId),
     });
     activityRoutes(management, { activityLog, accounts });

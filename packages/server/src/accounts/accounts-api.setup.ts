@@ -81,7 +81,7 @@ export async function openAccountsApi(
       onProject: (event) => {
         projectEvents.push(event);
       },
-      hasEvents: async (id) => projectsWithEvents.has(id),
+      projectsWithEvents: async () => projectsWithEvents,
       groupTypes: async (id) => groupTypes.get(id) ?? [],
     });
     register(management);

@@ -349,6 +349,14 @@ describe("reading flag definitions", () => {
     expect([answer.statusCode, answer.json()]).toEqual(
       refused(401, "authentication_failed", "Incorrect authentication credentials."),
     );
+    for (const path of [`${api.foreign.project.id}`, "nonsense"]) {
+      const url = `/api/projects/${path}/definitions`;
+      expect((await get(url, project.secretApiToken)).statusCode).toBe(401);
+    }
+    for (const path of [`${project.id}`, "@current"]) {
+      const url = `/api/projects/${path}/definitions`;
+      expect((await get(url, project.secretApiToken)).json()).toEqual({ project: project.id });
+    }
     expect((await get(things(), project.secretApiToken)).statusCode).toBe(401);
     const unknown = await get("/definitions", "phs_unknown");
     expect([unknown.statusCode, unknown.json()]).toEqual(

@@ -108,6 +108,10 @@ export function createAuthentication(options: {
         : undefined;
     if (bySecret) {
       if (token !== undefined && byToken?.id !== bySecret.id) throw incorrectCredentials();
+      const named = hasPathParameter(request, "project_id")
+        ? pathParameter(request, "project_id")
+        : "@current";
+      if (named !== "@current" && readId(named) !== bySecret.id) throw incorrectCredentials();
       return bySecret;
     }
     const holder = await holderOf(request);

@@ -10,8 +10,7 @@ import {
   wireOrganizationBasic,
 } from "./organizations.schemas.ts";
 import { isOpenTo } from "./personal-keys.ts";
-import type { ProjectRouteDeps } from "./projects.routes.ts";
-import { wireProjectBasic } from "./projects.schemas.ts";
+import { basicProjects, type ProjectRouteDeps } from "./projects.routes.ts";
 
 const tags = ["organizations"];
 
@@ -49,17 +48,12 @@ export function organizationRoutes(app: App, deps: ProjectRouteDeps): void {
 
 /** The full form of an organization as one of its members sees it. */
 export async function organizationAnswer(
-  { accounts, hasEvents }: ProjectRouteDeps,
+  deps: ProjectRouteDeps,
   membership: Membership,
 ): Promise<Static<typeof OrganizationDetail>> {
   const { id } = membership.organization;
-  const projects = await accounts.projectsOf(id);
   return wireOrganization(membership, {
-    projects: await Promise.all(
-      projects.map(async (project) =>
-        wireProjectBasic(project, { hasEvents: await hasEvents(project.id) }),
-      ),
-    ),
-    memberCount: await accounts.memberCount(id),
+    projects: await basicProjects(deps, await deps.accounts.projectsOf(id)),
+    memberCount: await deps.accounts.memberCount(id),
   });
 }

@@ -1,6 +1,6 @@
 import type { GroupType } from "@hedgerow/core/flags/flag";
 import type { FastifyRequest } from "fastify";
-import { Type } from "typebox";
+import { type Static, Type } from "typebox";
 import type { App } from "../http/app.ts";
 import { Refusal } from "../http/errors.ts";
 import {
@@ -34,7 +34,8 @@ import {
 import { grants } from "./scopes.ts";
 
 export interface ProjectRouteDeps extends ProjectDeps {
-  readonly hasEvents: (projectId: number) => Promise<boolean>;
+  /** Those of some projects that have stored events. */
+  readonly projectsWithEvents: (projectIds: readonly number[]) => Promise<ReadonlySet<number>>;
   readonly groupTypes: (projectId: number) => Promise<readonly GroupType[]>;
 }
 
@@ -47,7 +48,7 @@ export function projectRoutes(app: App, deps: ProjectRouteDeps): void {
 
   async function detail(caller: Caller, project: Project, membership: Membership | null) {
     return wireProject(project, {
-      hasEvents: await deps.hasEvents(project.id),
+      hasEvents: (await deps.projectsWithEvents([project.id])).has(project.id),
       groupTypes: await deps.groupTypes(project.id),
       membership,
       showsSecretKey: grants(caller.key.scopes, "feature_flag:read"),
@@ -56,13 +57,7 @@ export function projectRoutes(app: App, deps: ProjectRouteDeps): void {
 
   async function page(request: FastifyRequest, projects: readonly Project[]) {
     const { limit, offset } = pageOf(request);
-    const results = await Promise.all(
-      projects
-        .slice(offset, offset + limit)
-        .map(async (project) =>
-          wireProjectBasic(project, { hasEvents: await deps.hasEvents(project.id) }),
-        ),
-    );
+    const results = await basicProjects(deps, projects.slice(offset, offset + limit));
     return listAnswer(request, { limit, offset }, { count: projects.length, results });
   }
 
@@ -272,5 +267,16 @@ export function projectRoutes(app: App, deps: ProjectRouteDeps): void {
       await deleteProject(deps, { project: await ownProject(request), membership });
       return reply.code(204).send(null);
     },
+  );
+}
+
+/** Projects in their short form. */
+export async function basicProjects(
+  { projectsWithEvents }: Pick<ProjectRouteDeps, "projectsWithEvents">,
+  projects: readonly Project[],
+): Promise<Static<typeof ProjectBasic>[]> {
+  const withEvents = await projectsWithEvents(projects.map(({ id }) => id));
+  return projects.map((project) =>
+    wireProjectBasic(project, { hasEvents: withEvents.has(project.id) }),
   );
 }

@@ -4,8 +4,7 @@ import { access, callerOf } from "../http/management-api.ts";
 import { currentProject } from "./authenticate.ts";
 import { organizationAnswer } from "./organizations.routes.ts";
 import { wireOrganizationBasic } from "./organizations.schemas.ts";
-import type { ProjectRouteDeps } from "./projects.routes.ts";
-import { wireProjectBasic } from "./projects.schemas.ts";
+import { basicProjects, type ProjectRouteDeps } from "./projects.routes.ts";
 import { UserDetail, wireUser } from "./users.schemas.ts";
 
 /** The caller's own record, as `@me` or by its UUID (posthog-api 3.3). */
@@ -33,10 +32,9 @@ export function userRoutes(app: App, deps: ProjectRouteDeps): void {
       const current = memberships.find(
         ({ organization: { id } }) => id === user.currentOrganizationId,
       );
+      const [team = null] = await basicProjects(deps, project ? [project] : []);
       return wireUser(user, {
-        team: project
-          ? wireProjectBasic(project, { hasEvents: await deps.hasEvents(project.id) })
-          : null,
+        team,
         organization: current ? await organizationAnswer(deps, current) : null,
         organizations: memberships.map(wireOrganizationBasic),
       });

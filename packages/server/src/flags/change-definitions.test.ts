@@ -7,21 +7,27 @@ import { projectsAndUsers } from "../engines/sql/projects-and-users.setup.ts";
 import type { SqlDatabase } from "../engines/sql/sql-database.ts";
 import { describeEachSqlEngine, openTemporarySqlite } from "../engines/sql/sql-engines.contract.ts";
 import { createChangeDefinitions } from "./change-definitions.ts";
-import { createCompiledFlags } from "./compiled-flags.ts";
+import { createCompiledFlags, watchRevisions } from "./compiled-flags.ts";
 import { flagsDependingOnFlag } from "./flag-dependants.ts";
 import type { FlagStore } from "./flag-store.ts";
 import { createFlags, type Flags } from "./flags.ts";
 
+const throwFault = (error: unknown) => {
+  throw error;
+};
+
 /** One process's use cases over a store that others share. */
-const processOn = (flagStore: FlagStore, database: SqlDatabase) => {
+const processOn = (
+  flagStore: FlagStore,
+  database: SqlDatabase,
+  reportFault: (error: unknown) => void = throwFault,
+) => {
   const compiledFlags = createCompiledFlags({
     flagStore,
     compile: (definitions) => compileFlags(definitions),
-    reportFault: (error) => {
-      throw error;
-    },
+    reportFault,
   });
-  const changeDefinitions = createChangeDefinitions(compiledFlags);
+  const changeDefinitions = createChangeDefinitions({ compiledFlags, reportFault });
   const flags = createFlags({
     flagStore,
     activityLog: createActivityLog(database),
@@ -30,7 +36,7 @@ const processOn = (flagStore: FlagStore, database: SqlDatabase) => {
     changeDefinitions,
     clock: () => new Date(),
   });
-  return { flags, changeDefinitions };
+  return { flags, changeDefinitions, compiledFlags };
 };
 
 const dependsOn = (key: string) => ({
@@ -105,6 +111,39 @@ describe("a change", () => {
     });
     await expect(change).rejects.toMatchObject({ code: "conflict", status: 409 });
     expect(attempts).toBeGreaterThan(1);
+    await database.close();
+  });
+
+  test("[FM-5] that is stored but not read back is done, and live once it can be read", async () => {
+    const database = await openTemporarySqlite();
+    const { newProject, newUser } = await projectsAndUsers(database);
+    const flagStore = createFlagStore(database);
+    let failuresToCome = 0;
+    const faults: unknown[] = [];
+    const failing: FlagStore = {
+      ...flagStore,
+      // The definitions cannot be read for a while after the change is stored.
+      create: async (...args) => {
+        const outcome = await flagStore.create(...args);
+        failuresToCome = 2;
+        return outcome;
+      },
+      definitions: async (...args) => {
+        if (failuresToCome === 0) return flagStore.definitions(...args);
+        failuresToCome--;
+        throw new Error("not now");
+      },
+    };
+    const { flags, compiledFlags } = processOn(failing, database, (error) => faults.push(error));
+    const projectId = await newProject();
+    const stop = watchRevisions(compiledFlags, 10);
+    const flag = await flags.create(projectId, { key: "late" }, await newUser());
+    expect(flag.key).toBe("late");
+    await expect
+      .poll(async () => (await compiledFlags.get(projectId)).definitions.flags.length)
+      .toBe(1);
+    expect(faults).toEqual([new Error("not now"), new Error("not now")]);
+    await stop();
     await database.close();
   });
 

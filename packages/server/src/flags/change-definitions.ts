@@ -14,10 +14,18 @@ export type ChangeDefinitions = <Outcome>(
 /** Attempts against writers in other processes; writers in this one take turns. */
 const MAX_ATTEMPTS = 10;
 
-/** A {@link ChangeDefinitions} that runs the changes of one project one after another. */
-export function createChangeDefinitions(
-  compiledFlags: Pick<CompiledFlags, "refresh">,
-): ChangeDefinitions {
+/**
+ * A {@link ChangeDefinitions} that runs the changes of one project one after another. A change that
+ * is stored succeeds even when it cannot be read back at once: the fault is reported, and whoever
+ * watches revisions takes the change in as soon as it can be read.
+ */
+export function createChangeDefinitions({
+  compiledFlags,
+  reportFault,
+}: {
+  compiledFlags: Pick<CompiledFlags, "refresh">;
+  reportFault: (error: unknown, context: string) => void;
+}): ChangeDefinitions {
   const lastChanges = new Map<number, Promise<unknown>>();
 
   return async (projectId, decide) => {
@@ -25,8 +33,16 @@ export function createChangeDefinitions(
       let snapshot = await compiledFlags.refresh(projectId);
       for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
         const outcome = await decide(snapshot);
-        snapshot = await compiledFlags.refresh(projectId);
-        if (outcome !== "stale") return outcome;
+        if (outcome === "stale") {
+          snapshot = await compiledFlags.refresh(projectId);
+          continue;
+        }
+        await compiledFlags
+          .refresh(projectId)
+          .catch((error: unknown) =>
+            reportFault(error, `a change of project ${projectId} could not be read back`),
+          );
+        return outcome;
       }
       throw new Refusal("conflict", "The project is being changed by others. Please try again.");
     };

@@ -43,14 +43,15 @@ export async function openFlagsApi() {
   const { newProject, newUser, newPerson } = await projectsAndUsers(database);
   const user = await required(accounts, await newUser());
   const clock = { now: new Date("2026-03-01T10:00:00.123Z") };
+  const throwFault = (error: unknown) => {
+    throw error;
+  };
   const compiledFlags = createCompiledFlags({
     flagStore,
     compile: (definitions) => compileFlags(definitions),
-    reportFault: (error) => {
-      throw error;
-    },
+    reportFault: throwFault,
   });
-  const changeDefinitions = createChangeDefinitions(compiledFlags);
+  const changeDefinitions = createChangeDefinitions({ compiledFlags, reportFault: throwFault });
   const deps = { changeDefinitions, clock: () => clock.now };
   const activityLog = createActivityLog(database);
   const flags = createFlags({
