@@ -104,7 +104,7 @@ describe("hedgerow", { timeout: SLOW_MS }, () => {
     [
       ["constructor"],
       {},
-      'unknown command "constructor" (known are start, keys, doctor, help, version)',
+      'unknown command "constructor" (known are start, keys, dead-letters, doctor, help, version)',
     ],
     [["doctor", "--port", "x"], {}, '--port must be a whole number from 0 to 65535, not "x"'],
     [

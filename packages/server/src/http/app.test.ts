@@ -1,5 +1,6 @@
 import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { StoreUnavailable } from "../platform/store-unavailable.ts";
 import { type App, createApp } from "./app.ts";
 
 describe("an application", () => {
@@ -7,11 +8,27 @@ describe("an application", () => {
 
   beforeAll(() => {
     app = createApp({ logger: pino({ level: "silent" }) });
+    app.get("/out-of-order", async () => {
+      throw new StoreUnavailable("secret");
+    });
     app.get("/things/:name", async (request) => ({ params: request.params }));
   });
   afterAll(() => app.close());
 
   const get = (url: string) => app.inject({ method: "GET", url });
+
+  it("[ER-1] answers what a store cannot do for now with 503, and tells to come back", async () => {
+    const answer = await get("/out-of-order");
+    expect(answer.statusCode).toBe(503);
+    expect(Number(answer.headers["retry-after"])).toBeGreaterThan(0);
+    expect(answer.json()).toEqual({
+      type: "server_error",
+      code: "unavailable",
+      detail: expect.any(String),
+      attr: null,
+    });
+    expect(answer.body).not.toContain("secret");
+  });
 
   it("does not wait for ever for the rest of a request", () => {
     // What a timeout does then is the platform's; unless told, it waits without end.

@@ -5,6 +5,7 @@ import type {
   FastifyReply,
   FastifyRequest,
 } from "fastify";
+import { StoreUnavailable } from "../platform/store-unavailable.ts";
 
 /** The media type of every answer in JSON. */
 export const JSON_TYPE = "application/json; charset=utf-8";
@@ -108,14 +109,29 @@ export interface Failure {
   readonly text: string;
 }
 
-/** A refusal with its body; a fault, which is logged, as a 500 that tells nothing of the inside. */
+/**
+ * A refusal with its body; a fault, which is logged, as a 503 while a store is out of order and
+ * otherwise as a 500, both of which tell nothing of the inside.
+ */
 export function failureOf(error: unknown, log: Pick<FastifyBaseLogger, "error">): Failure {
   if (error instanceof Refusal) {
     return { status: error.status, headers: error.headers, text: JSON.stringify(error.body) };
   }
   log.error({ err: error }, "request failed");
+  if (error instanceof StoreUnavailable) return failureOf(OUTAGE, log);
   return { status: 500, headers: {}, text: FAULT };
 }
+
+/** How long a client waits before it tries again what an outage kept from being done. */
+const RETRY_AFTER_SECONDS = "5";
+
+const OUTAGE = new Refusal(
+  "unavailable",
+  "The server cannot store or read this now. Try again later.",
+  {
+    headers: { "retry-after": RETRY_AFTER_SECONDS },
+  },
+);
 
 const FAULT = JSON.stringify({
   type: "server_error",

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync, statSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -22,6 +22,13 @@ describe("data folder", () => {
     expect(statSync(path).mode & 0o777).toBe(0o700);
     folder.release();
   });
+
+  test.runIf(existsSync("/proc/self"))(
+    "[CL-6] that cannot be created is refused with its name",
+    () => {
+      expect(() => openDataFolder("/proc/none/data", now)).toThrow("'/proc/none'");
+    },
+  );
 
   test("[CL-7] is taken by one at a time and free again after release", () => {
     const first = openDataFolder(home, now);

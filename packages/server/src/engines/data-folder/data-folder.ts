@@ -1,5 +1,5 @@
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import Database from "libsql";
 
 /** The folder with everything a service on embedded storage keeps, held by this process. */
@@ -44,13 +44,20 @@ export interface FolderHolder {
  * when it cannot be written.
  */
 export function openDataFolder(path: string, now: Date): DataFolder {
-  mkdirSync(path, { recursive: true, mode: 0o700 });
+  createFolder(path);
   const paths = dataFolderPaths(path);
   const release = lock(paths.lock);
   if (!release) throw new DataFolderInUse(path, readHolder(paths.holder));
   const holder: FolderHolder = { pid: process.pid, since: now.toISOString() };
   writeFileSync(paths.holder, `${JSON.stringify(holder)}\n`);
   return { path, release };
+}
+
+/** The platform's own way of creating parents too never ends where the kernel has the last word (`/proc`). */
+function createFolder(path: string): void {
+  if (existsSync(path)) return;
+  createFolder(dirname(path));
+  mkdirSync(path, { mode: 0o700 });
 }
 
 /** Who holds an existing folder: nobody, a process, or one that left no name. */

@@ -1,6 +1,7 @@
 import { Kysely, PostgresDialect } from "kysely";
 import pg from "pg";
 import { migrate } from "./migrate.ts";
+import { nameOutages } from "./name-outages.ts";
 import type { Schema } from "./schema.ts";
 import type { SqlDatabase } from "./sql-database.ts";
 
@@ -18,7 +19,7 @@ export async function openPostgres(url: string, schema = "public"): Promise<SqlD
         id === INT8 ? Number : pg.types.getTypeParser(id, format as "text"),
     },
   });
-  const kysely = new Kysely<Schema>({ dialect: new PostgresDialect({ pool }) });
+  const kysely = new Kysely<Schema>({ dialect: nameOutages(new PostgresDialect({ pool })) });
   const database: SqlDatabase = {
     writes: kysely,
     reads: kysely,

@@ -1,6 +1,7 @@
 import { Kysely, type SqliteDatabase, SqliteDialect, type SqliteStatement } from "kysely";
 import Database from "libsql";
 import { migrate } from "./migrate.ts";
+import { nameOutages } from "./name-outages.ts";
 import type { Schema } from "./schema.ts";
 import type { SqlDatabase } from "./sql-database.ts";
 
@@ -17,7 +18,7 @@ export async function openSqlite(path: string): Promise<SqlDatabase> {
     connection.exec("pragma synchronous = full");
     connection.exec("pragma foreign_keys = on");
     return new Kysely<Schema>({
-      dialect: new SqliteDialect({ database: keepStatements(connection) }),
+      dialect: nameOutages(new SqliteDialect({ database: keepStatements(connection) })),
     });
   };
   const writes = open();
