@@ -11,6 +11,7 @@ import Fastify, {
 import { answerErrors, Refusal, refuseUnroutable } from "./errors.ts";
 import { createFrontDoor, type FrontDoor, parseQuery } from "./front-door.ts";
 import { validatorCompiler } from "./validate-body.ts";
+import { serializerCompiler } from "./write-answer.ts";
 
 /** A Fastify scope whose routes take their types from TypeBox schemas. */
 export type App = FastifyInstance<
@@ -50,6 +51,7 @@ export function createApp(options: { logger: FastifyBaseLogger }): App {
       (request.url ?? "/").replace(/^\/api\/environments(?=\/|\?|$)/, "/api/projects"),
   }).withTypeProvider<TypeBoxTypeProvider>();
   app.setValidatorCompiler(validatorCompiler);
+  app.setSerializerCompiler(serializerCompiler);
   answerErrors(app as unknown as FastifyInstance);
   app.decorate(FRONT_DOOR, frontDoor);
   app.addHook("preClose", (done) => {

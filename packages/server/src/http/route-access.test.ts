@@ -1,12 +1,14 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { InjectOptions } from "fastify";
+import buildSerializer from "fast-json-stringify";
+import type { FastifySchema, InjectOptions } from "fastify";
 import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { composeService, type Service } from "../compose.ts";
 import { readConfig } from "../config.ts";
 import { collectSchemas, describeApi } from "./openapi.ts";
+import { validatorCompiler } from "./validate-body.ts";
 
 /** One management operation of the composed service, as its own description tells it. */
 interface Operation {
@@ -19,6 +21,7 @@ interface Operation {
 }
 
 const data = mkdtempSync(join(tmpdir(), "hedgerow-routes-"));
+const routeSchemas: FastifySchema[] = [];
 let service: Service;
 let described: Readonly<Record<string, Record<string, DescribedOperation>>>;
 let operations: readonly Operation[];
@@ -33,7 +36,12 @@ interface DescribedOperation {
 
 beforeAll(async () => {
   service = await composeService(readConfig(["--data", data], {}), pino({ level: "silent" }), {
-    prepareApp: collectSchemas,
+    prepareApp: (app) => {
+      collectSchemas(app);
+      app.addHook("onRoute", ({ schema = {} }) => {
+        routeSchemas.push(schema);
+      });
+    },
   });
   await service.app.ready();
   if (!service.firstBoot) throw new Error("a new folder has a first boot");
@@ -62,6 +70,22 @@ const PUBLIC_BELOW_API =
 
 /** What only asks, with more to say than fits into an address. */
 const ASKS_BY_POST = /\/feature_flags\/(\{id\}\/explain|bulk_keys)$/;
+
+test("every schema compiles, though a service does so only when one is used", () => {
+  const answers = routeSchemas.flatMap(({ response }) =>
+    Object.values((response ?? {}) as Record<string, object>),
+  );
+  expect(answers.length).toBeGreaterThan(50);
+  for (const schema of answers) {
+    expect(() => buildSerializer(schema), JSON.stringify(schema).slice(0, 200)).not.toThrow();
+  }
+  const bodies = routeSchemas.flatMap(({ body }) => (body ? [body as object] : []));
+  expect(bodies.length).toBeGreaterThan(10);
+  for (const schema of bodies) {
+    const validate = validatorCompiler({ schema, httpPart: "body", method: "POST", url: "/" });
+    expect(() => validate({}), JSON.stringify(schema).slice(0, 200)).not.toThrow();
+  }
+});
 
 const makeKey = async (body: object): Promise<string> => {
   const answer = await service.app.inject({

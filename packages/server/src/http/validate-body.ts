@@ -1,24 +1,29 @@
 import { Ajv, type ErrorObject } from "ajv";
 import type { FastifySchemaCompiler } from "fastify";
+import { compileWhenUsed } from "./compile-when-used.ts";
 import { Refusal, type RefusalCode } from "./errors.ts";
 
 /**
  * Bodies are validated against their schemas; the first fault, in the order in which the schema
  * declares its fields, becomes a refusal with the code and text of posthog-api 0.1. Nothing is
  * coerced and unknown fields are left alone. Query strings are read leniently by their routes.
+ * Compiled with the first body.
  */
 export const validatorCompiler: FastifySchemaCompiler<object> = ({ schema, httpPart }) => {
   if (httpPart !== "body") return (value) => ({ value });
-  const validate = new Ajv({
-    allErrors: true,
-    strict: false,
-    verbose: true,
-    validateFormats: false,
-    // The types of our schemas are checked by the compiler; checking them again costs start-up time.
-    meta: false,
-    validateSchema: false,
-  }).compile(schema);
+  const validator = compileWhenUsed(() =>
+    new Ajv({
+      allErrors: true,
+      strict: false,
+      verbose: true,
+      validateFormats: false,
+      // The types of our schemas are checked by the compiler; checking them again costs time.
+      meta: false,
+      validateSchema: false,
+    }).compile(schema),
+  );
   return (value) => {
+    const validate = validator();
     if (validate(value)) return { value };
     return { error: refuseFirst(validate.errors ?? [], schema, value) };
   };
