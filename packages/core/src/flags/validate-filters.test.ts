@@ -368,6 +368,10 @@ describe("validation of filters", () => {
       "filters invalid_input filters.multivariate.variants[0].rollout_percentage must be a number from 0 to 100, not 100",
     ],
     [
+      { groups: [], ...variants(100, null) },
+      "filters invalid_input filters.multivariate.variants[1].rollout_percentage must be a number from 0 to 100, not null",
+    ],
+    [
       { groups: [], holdout: { id: "x", exclusion_percentage: 10 } },
       "filters invalid_input filters.holdout.id must be an integer",
     ],

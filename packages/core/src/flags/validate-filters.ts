@@ -272,7 +272,7 @@ class FilterCheck {
     let sum = 0;
     for (const [at, variant] of variants.entries()) {
       const key = ownValue(variant, "key");
-      const share = ownValue(variant, "rollout_percentage") ?? 0;
+      const share = ownValue(variant, "rollout_percentage") ?? null;
       if (typeof key !== "string" || key === "") {
         this.#add(`${path}.variants[${at}].key must be text and may not be blank`);
       } else if (keys.has(key)) {
