@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import Database from "libsql";
 
@@ -55,7 +55,7 @@ export function openDataFolder(path: string, now: Date): DataFolder {
 
 /** The platform's own way of creating parents too never ends where the kernel has the last word (`/proc`). */
 function createFolder(path: string): void {
-  if (existsSync(path)) return;
+  if (statSync(path, { throwIfNoEntry: false })?.isDirectory()) return;
   createFolder(dirname(path));
   mkdirSync(path, { mode: 0o700 });
 }
