@@ -92,7 +92,7 @@ const Settings = Type.Object({
   receiptDays: Type.Integer({
     flag: "receipt-days",
     env: "HEDGEROW_RECEIPT_DAYS",
-    description: "days for which receipts of events that are not stored, and warnings, are kept",
+    description: "days for which refusals of events, and ingestion warnings, are kept",
     expects: "a whole number from 1 to 3650",
     minimum: 1,
     maximum: 3650,

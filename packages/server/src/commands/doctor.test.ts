@@ -139,7 +139,8 @@ describe("doctor", () => {
 });
 
 const postgres = inject("postgres");
-describe.skipIf("missing" in postgres)("doctor with Postgres", () => {
+const why = "missing" in postgres ? ` (skipped: ${postgres.missing})` : "";
+describe.skipIf("missing" in postgres)(`doctor with Postgres${why}`, () => {
   test("[CL-22] looks at the schema there, and fails when the server does not answer", async () => {
     const url = "url" in postgres ? postgres.url : "";
     // The suites work in schemas of their own: the public one is still empty.

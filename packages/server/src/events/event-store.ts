@@ -116,8 +116,7 @@ export type EventIdentity = Pick<
 
 /**
  * What a store knows of an event before it is sent to it. `duplicate`: the uuid is taken by this very
- * event, or its `$insert_id` by another one. `conflict`: the uuid is taken by an event with another
- * name, distinct id or time.
+ * event. `conflict`: the uuid is taken by an event with another name, distinct id or time.
  */
 export type Acquaintance = "new" | "duplicate" | "conflict";
 
@@ -141,14 +140,6 @@ export type EventReceipt =
       readonly duplicateCount: number;
       /** Why it was also kept as a dead letter; `null` when it was not. */
       readonly setAsideBecause: string | null;
-    }
-  /** Not stored: an event with the same `$insert_id` was there first. */
-  | {
-      readonly outcome: "duplicate-of";
-      readonly position: number;
-      readonly at: Date;
-      /** Uuid of the first. */
-      readonly original: string;
     }
   | {
       readonly outcome: "dropped";

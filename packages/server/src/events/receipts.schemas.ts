@@ -8,9 +8,6 @@ const Optional = {
   dropped_by: Type.Optional(Type.String({ description: "Name of the transformation." })),
   code: Type.Optional(Type.String({ description: "Of the refusal." })),
   reason: Type.Optional(Type.String()),
-  duplicate_of: Type.Optional(
-    Type.String({ description: "Uuid of the event that had its `$insert_id` first." }),
-  ),
 };
 
 /** What became of an event. */
@@ -18,7 +15,6 @@ export const EventReceipt = Type.Object({
   uuid: Type.String(),
   outcome: Type.Union([
     Type.Literal("stored"),
-    Type.Literal("duplicate"),
     Type.Literal("dropped"),
     Type.Literal("refused"),
     Type.Literal("dead_lettered"),
@@ -78,15 +74,6 @@ function outcomeOf(receipt: ReceiptAnswer["receipt"]) {
         at: wireInstant(storedAt),
         position,
         ...(setAsideBecause !== null && { reason: setAsideBecause }),
-      };
-    }
-    case "duplicate-of": {
-      const { position, at, original } = receipt;
-      return {
-        outcome: "duplicate" as const,
-        at: wireInstant(at),
-        position,
-        duplicate_of: original,
       };
     }
     case "dropped": {

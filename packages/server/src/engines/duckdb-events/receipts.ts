@@ -10,13 +10,11 @@ export interface ReceiptRow {
   readonly position: number;
   readonly projectId: number;
   readonly uuid: string;
-  readonly outcome: "duplicate" | "conflict" | "duplicate-of" | "dropped";
+  readonly outcome: "duplicate" | "conflict" | "dropped";
   /** For one that was dropped. */
   readonly by?: string;
   /** For one that was dropped. */
   readonly reason?: string;
-  /** Position of the event whose insert id it has. */
-  readonly original?: number;
   readonly at: Date;
 }
 
@@ -25,7 +23,7 @@ export async function createReceiptTable(connection: DuckDBConnection): Promise<
   await connection.run(
     `create table if not exists receipts (
       project_id integer not null, uuid uuid not null, position bigint not null,
-      outcome varchar not null, dropped_by varchar, reason varchar, original bigint,
+      outcome varchar not null, dropped_by varchar, reason varchar,
       times integer not null, happened_at timestamp not null)`,
   );
 }
@@ -47,8 +45,6 @@ export async function appendReceipts(
       appender.appendVarchar(row.outcome);
       text(row.by);
       text(row.reason);
-      if (row.original === undefined) appender.appendNull();
-      else appender.appendBigInt(BigInt(row.original));
       appender.appendInteger(times);
       appender.appendTimestamp(timestampOf(row.at));
       appender.endRow();
@@ -84,7 +80,6 @@ interface StoredReceipt {
   readonly outcome: ReceiptRow["outcome"];
   readonly by: string | null;
   readonly reason: string | null;
-  readonly original: string | null;
   readonly times: number;
   readonly at: Date;
 }
@@ -96,14 +91,14 @@ async function readReceipts(
 ): Promise<readonly StoredReceipt[]> {
   const result = await connection.runAndReadAll(
     `select r.position::double, outcome, dropped_by, reason,
-        (select e.uuid::varchar from events e where e.position = r.original), times,
+        times,
         epoch_ms(happened_at)::double
       from receipts r where r.project_id = $1 and r.uuid = $2::uuid order by r.position`,
     [projectId, uuid],
   );
   return result.getRows().map((row) => {
-    const [position, outcome, by, reason, original, times, atMs] = row;
-    return { position, outcome, by, reason, original, times, at: new Date(Number(atMs)) };
+    const [position, outcome, by, reason, times, atMs] = row;
+    return { position, outcome, by, reason, times, at: new Date(Number(atMs)) };
   }) as unknown as readonly StoredReceipt[];
 }
 
@@ -149,13 +144,6 @@ export async function readReceipt(
         at: last.at,
         by: last.by ?? "",
         reason: last.reason ?? "",
-      };
-    case "duplicate-of":
-      return {
-        outcome: "duplicate-of",
-        position: last.position,
-        at: last.at,
-        original: last.original ?? "",
       };
     default:
       return undefined;
