@@ -213,7 +213,7 @@ async function compose(
     return { captured: await log.end(), persons, stored: store };
   });
 
-  const recentEvents = createRecentEvents(Date.now);
+  const recentEvents = createRecentEvents();
   const captureDeps = {
     projects,
     log,

@@ -62,7 +62,7 @@ export async function openCaptureApi(options: { maxLogBytes?: number } = {}) {
   const metrics = new Registry();
   const app = createApp({ logger: pino({ level: "silent" }) });
   const events = await openDuckDbEvents(join(folder, "events.duckdb"));
-  let recent = createRecentEvents(Date.now);
+  let recent = createRecentEvents();
   const deps = {
     projects: createProjectsByToken({ accounts, now: Date.now }),
     log,
@@ -112,7 +112,7 @@ export async function openCaptureApi(options: { maxLogBytes?: number } = {}) {
         return { position, event, personId: randomUUID(), groupKeys: [], changedBy: [] };
       });
       await events.insert({ rows, merges: [], drops: [], deadLetters: [], end });
-      recent = createRecentEvents(Date.now);
+      recent = createRecentEvents();
     },
     async close() {
       await app.close();

@@ -171,7 +171,7 @@ export async function examine(
   let unsure: { outcome: ExaminedEvent; event: CapturedEvent }[] = [];
   for (const [index, one] of sent.entries()) {
     if (index > 0 && index % EVENTS_PER_TURN === 0) {
-      await ask(unsure);
+      ask(unsure);
       unsure = [];
       await nextTurn();
     }
@@ -198,16 +198,16 @@ export async function examine(
       if (repeated) outcome.repeated = repeated;
       else {
         firsts.set(event.uuid, event);
-        if (!isSurelyNew(event, one, recent)) unsure.push({ outcome, event });
+        // A uuid made here was never seen.
+        if (claimedUuid(one) !== undefined) unsure.push({ outcome, event });
       }
     }
   }
-  await ask(unsure);
+  ask(unsure);
   return { outcomes };
 
-  async function ask(unsure: readonly { outcome: ExaminedEvent; event: CapturedEvent }[]) {
-    if (unsure.length === 0) return;
-    const known = await events.known(
+  function ask(unsure: readonly { outcome: ExaminedEvent; event: CapturedEvent }[]): void {
+    const known = events.known(
       projectId,
       unsure.map(({ event }) => event),
     );
@@ -218,20 +218,6 @@ export async function examine(
       }
     }
   }
-}
-
-/** Clocks of clients may be this much ahead before an event that comes again counts as new. */
-const CLOCK_TOLERANCE_MS = 60_000;
-
-/**
- * True for an event whose uuid was made just now, or so lately that an earlier sending would have been
- * seen here. Saves asking the store about nearly everything that SDKs send.
- */
-function isSurelyNew({ uuid }: CapturedEvent, sent: Json, recent: RecentEvents): boolean {
-  if (claimedUuid(sent) === undefined) return true;
-  if (uuid.charAt(14) !== "7") return false;
-  const madeAtMs = Number.parseInt(uuid.slice(0, 8) + uuid.slice(9, 13), 16);
-  return madeAtMs > recent.seenSinceMs + CLOCK_TOLERANCE_MS && !recent.mayHaveSeen(uuid);
 }
 
 /**

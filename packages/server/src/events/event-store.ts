@@ -174,7 +174,7 @@ export interface EventStore {
    * What is known of events of one project, in order; cheap enough to ask for every captured event.
    * Events that are on their way to the store are new.
    */
-  known(projectId: number, events: readonly EventIdentity[]): Promise<readonly Acquaintance[]>;
+  known(projectId: number, events: readonly EventIdentity[]): readonly Acquaintance[];
 
   /** What became of the events with a uuid; `undefined` when none reached the store. */
   receipt(projectId: number, uuid: string): Promise<EventReceipt | undefined>;

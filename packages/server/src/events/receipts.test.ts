@@ -28,7 +28,7 @@ async function openAll() {
     },
   });
   return {
-    deps: { events, log, recent: createRecentEvents(Date.now), refusals },
+    deps: { events, log, recent: createRecentEvents(), refusals },
     database,
     newProject,
     faults,

@@ -49,7 +49,7 @@ export async function findReceipt(
   if (position !== undefined && position > (await events.position())) {
     return { receipt: { outcome: "queued", position }, refused };
   }
-  if (await isTaken(events, projectId, uuid)) return { receipt: { outcome: "deleted" }, refused };
+  if (isTaken(events, projectId, uuid)) return { receipt: { outcome: "deleted" }, refused };
   const [last] = refused;
   if (!last) return undefined;
   const { lastAt: at, code, detail: reason } = last;
@@ -57,12 +57,8 @@ export async function findReceipt(
 }
 
 /** The uuids of deleted events stay taken: there is one where no event of any name is new. */
-async function isTaken(
-  events: Pick<EventStore, "known">,
-  projectId: number,
-  uuid: string,
-): Promise<boolean> {
+function isTaken(events: Pick<EventStore, "known">, projectId: number, uuid: string): boolean {
   const nobody = { event: "", distinctId: "", timestamp: new Date(0), properties: {} };
-  const [known] = await events.known(projectId, [{ ...nobody, uuid }]);
+  const [known] = events.known(projectId, [{ ...nobody, uuid }]);
   return known !== "new";
 }

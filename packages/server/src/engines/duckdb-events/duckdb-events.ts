@@ -224,13 +224,8 @@ export async function openDuckDbEvents(
       return read((connection) => countEvents(connection, search));
     },
 
-    async known(projectId, events) {
-      return Promise.all(
-        events.map(async ({ uuid }) =>
-          (await uuids.find(projectId, uuid)) === undefined ? "new" : "duplicate",
-        ),
-      );
-    },
+    known: (projectId, events) =>
+      events.map(({ uuid }) => (uuids.isTaken(projectId, uuid) ? "duplicate" : "new")),
 
     async receipt(projectId, uuid) {
       const position = await uuids.find(projectId, uuid);

@@ -1,4 +1,5 @@
 import type { Worker } from "node:worker_threads";
+import Database from "libsql";
 import { openThread } from "../../platform/open-thread.ts";
 import type { Claims, FromUuidIndexThread, ToUuidIndexThread } from "./uuid-index-file.ts";
 
@@ -21,6 +22,8 @@ export interface UuidIndex {
   claim(claims: readonly Claim[]): Promise<Uint8Array>;
   /** The position that has a uuid; its event may not be stored yet. */
   find(projectId: number, uuid: string): Promise<number | undefined>;
+  /** Whether some position has a uuid; answers at once. */
+  isTaken(projectId: number, uuid: string): boolean;
   close(): Promise<void>;
 }
 
@@ -65,6 +68,9 @@ export async function openUuidIndex(path: string): Promise<UuidIndex> {
     thread.on("exit", () => fail(new Error("the thread of the uuid index ended")));
   });
 
+  const reader = new Database(path);
+  const taken = reader.prepare("select 1 as taken from uuids where project_id = ? and uuid = ?");
+
   function ask(messageOf: (id: number) => ToUuidIndexThread): Promise<Answer> {
     if (failure) return Promise.reject(failure);
     return new Promise((resolve, reject) => {
@@ -91,7 +97,10 @@ export async function openUuidIndex(path: string): Promise<UuidIndex> {
       if (answer.kind !== "found") throw new Error("the uuid index answered something else");
       return answer.position;
     },
+    isTaken: (projectId, uuid) =>
+      taken.all(projectId, Buffer.from(uuid.replaceAll("-", ""), "hex")).length > 0,
     async close() {
+      reader.close();
       if (failure) return;
       const exited = new Promise((resolve) => thread.once("exit", resolve));
       thread.postMessage({ kind: "close" } satisfies ToUuidIndexThread);
