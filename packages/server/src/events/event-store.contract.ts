@@ -100,6 +100,44 @@ export function describeEventStore(title: string, create: () => Promise<Reopenab
       expect((await find()).map(({ timestamp }) => timestamp.toISOString())).toEqual(times);
     });
 
+    it("[ES-11] goes through the events of all projects in order, gaps and large ones included", async () => {
+      const large = { text: "x".repeat(3_000_000) };
+      await insert([
+        sampleRow(1, { event: "one", properties: { a: [1, null] } }),
+        sampleRow(2, { event: "two", projectId: 2, properties: large }),
+        sampleRow(3, { event: "three", properties: large }),
+        sampleRow(900, { event: "four" }),
+      ]);
+      const placesAfter = async (position: number, limit: number) =>
+        (await store.eventsAfter(position, limit)).map((row) => [row.position, row.event.event]);
+      expect(await store.eventsAfter(0, 1)).toEqual([
+        {
+          position: 1,
+          event: {
+            projectId: 1,
+            event: "one",
+            properties: { a: [1, null] },
+            receivedAt: expect.any(Date),
+          },
+        },
+      ]);
+      const passed: unknown[] = [];
+      for (let after = 0; after < 900; after = (passed.at(-1) as [number])[0]) {
+        passed.push(...(await placesAfter(after, 100)));
+      }
+      expect(passed).toEqual([
+        [1, "one"],
+        [2, "two"],
+        [3, "three"],
+        [900, "four"],
+      ]);
+      expect(await placesAfter(0, 2)).toEqual([
+        [1, "one"],
+        [2, "two"],
+      ]);
+      expect(await store.eventsAfter(900, 100)).toEqual([]);
+    });
+
     it("[ES-2] starts at position 0 and moves with each batch, an empty one included", async () => {
       expect(await store.position()).toBe(0);
       await insert([sampleRow(3)], 5);

@@ -69,6 +69,12 @@ export interface EventPage {
   readonly hasMore: boolean;
 }
 
+/** A stored event as whoever goes through all of them in order needs it. */
+export interface PlacedEvent {
+  readonly position: number;
+  readonly event: Pick<CapturedEvent, "projectId" | "event" | "properties" | "receivedAt">;
+}
+
 /** A condition on properties, with what lets a store skip events without reading them. */
 export interface PropertyCondition {
   /** Properties without which an event cannot match. */
@@ -194,6 +200,12 @@ export interface EventStore {
 
   /** How many events match; not by properties, since every text would have to be read. */
   count(filter: EventFilter): Promise<number>;
+
+  /**
+   * Events of all projects above a position, in order: at least one where there is any, and never
+   * more than some megabytes of them.
+   */
+  eventsAfter(position: number, limit: number): Promise<readonly PlacedEvent[]>;
 
   /** Which of some projects have any event. */
   hasEvents(projectIds: readonly number[]): Promise<ReadonlySet<number>>;

@@ -15,7 +15,7 @@ import {
 } from "./dead-letters.ts";
 import { openDuckDbFile } from "./duckdb-file.ts";
 import { appendRows, createEventTable, type TextRow } from "./event-rows.ts";
-import { countEvents, findEvents, projectsWithEvents } from "./find-events.ts";
+import { countEvents, findEvents, projectsWithEvents, readEventsAfter } from "./find-events.ts";
 import { createTextTables } from "./long-texts.ts";
 import {
   createPersonChangeTables,
@@ -231,6 +231,9 @@ export async function openDuckDbEvents(
       const position = await uuids.find(projectId, uuid);
       return read((connection) => readReceipt(connection, { projectId, uuid, position }));
     },
+
+    eventsAfter: (position, limit) =>
+      read((connection) => readEventsAfter(connection, position, limit)),
 
     hasEvents: (projectIds) => read((connection) => projectsWithEvents(connection, projectIds)),
 

@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { type DuckDBConnection, DuckDBTimestampValue, type DuckDBValue } from "@duckdb/node-api";
 import { parseExactJson } from "@hedgerow/core/exact-json";
 import type { JsonObject } from "@hedgerow/core/json";
-import type { EventPage, EventQuery, StoredEvent } from "../../events/event-store.ts";
+import type { EventPage, EventQuery, PlacedEvent, StoredEvent } from "../../events/event-store.ts";
 import { timestampOf } from "./duckdb-values.ts";
 import { readLongTexts } from "./long-texts.ts";
 
@@ -166,6 +166,46 @@ export async function countEvents(connection: DuckDBConnection, filter: Filter):
     values,
   );
   return Number(result.getRows()[0]?.[0] ?? 0);
+}
+
+/** Events of all projects above a position, in order; a run of large ones ends early. */
+export async function readEventsAfter(
+  connection: DuckDBConnection,
+  position: number,
+  limit: number,
+): Promise<readonly PlacedEvent[]> {
+  // Positions are dense: all between bounds lets the blocks of the table beyond them be skipped.
+  const lengths = await connection.runAndReadAll(
+    `select position::double, properties_length from events
+      where position >= (select min(position) from events where position > $1::bigint)
+        and position < (select min(position) from events where position > $1::bigint) + $2
+      order by position`,
+    [String(position), limit],
+  );
+  const stored = (lengths.getRows() as [number, number][]).map(([at, length]) => {
+    return { position: at, timestampMs: 0, length };
+  });
+  const [run] = split(stored);
+  const [first, last] = [run?.[0], run?.at(-1)];
+  if (!first || !last) return [];
+  const rows = await connection.runAndReadAll(
+    `select position::double, project_id, event, properties, epoch_ms(received_at)::double
+      from events where position between $1::bigint and $2::bigint order by position`,
+    [String(first.position), String(last.position)],
+  );
+  const found = rows.getRows() as [number, number, string, string | null, number][];
+  const long = await readLongTexts(
+    connection,
+    "event_texts",
+    found.flatMap(([at, , , text]) => (text === null ? [at] : [])),
+  );
+  return found.map(([at, projectId, event, text, receivedMs]) => {
+    const properties = parseExactJson(text ?? long.get(at) ?? "{}") as JsonObject;
+    return {
+      position: at,
+      event: { projectId, event, properties, receivedAt: new Date(receivedMs) },
+    };
+  });
 }
 
 /** Which of some projects have any event. */
