@@ -1,14 +1,15 @@
 // decide over HTTP: 50 flags of mixed kinds, 32 connections, against a bare node:http server that
-// answers the same bytes to the same requests. Rounds alternate, so drift of the machine hits both.
+// answers the same bytes to the same requests. Short rounds alternate, so drift of the machine hits
+// both; of each round the answers per second and the server's CPU time per answer are taken.
 import { fork, spawn } from "node:child_process";
 import { createServer } from "node:http";
 import { fileURLToPath } from "node:url";
-import { freePort, measuredServer, PROJECT_KEY } from "./measured-server.mjs";
+import { cpuSecondsOf, freePort, measuredServer, PROJECT_KEY } from "./measured-server.mjs";
 import { mixedFlags, PROPERTIES } from "./mixed-flags.mjs";
 
 const CONNECTIONS = 32;
-const SECONDS = Number(process.env.BENCH_SECONDS ?? 4);
-const ROUNDS = Number(process.env.BENCH_ROUNDS ?? 3);
+const SECONDS = Number(process.env.BENCH_SECONDS ?? 2);
+const ROUNDS = Number(process.env.BENCH_ROUNDS ?? 9);
 const here = fileURLToPath(import.meta.url);
 
 if (process.argv[2] === "--bare") {
@@ -27,38 +28,61 @@ if (process.argv[2] === "--bare") {
   console.log(JSON.stringify(await measure(), null, 2));
 }
 
-async function load(url, body) {
+/** One round on one server, with the CPU time it cost that server. */
+async function load(url, body, cpuSeconds) {
   const script = fileURLToPath(new URL("./load.mjs", import.meta.url));
+  const before = cpuSeconds();
   const child = spawn(process.execPath, [script, url, String(CONNECTIONS), String(SECONDS), body], {
     stdio: ["ignore", "pipe", "inherit"],
   });
   let out = "";
   for await (const chunk of child.stdout) out += chunk;
-  return JSON.parse(out);
+  const result = JSON.parse(out);
+  if (result.errors > 0) throw new Error(`errors: ${out}`);
+  return { ...result, cpuMicroseconds: ((cpuSeconds() - before) / result.answers) * 1e6 };
 }
 
+function median(values) {
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];
+}
+
+/** Medians over the rounds; ratios are of neighbouring rounds. */
 async function compare(server, body) {
   const url = `${server.url}/decide/?v=3`;
   const answered = await fetch(url, { method: "POST", body });
   const bytes = Buffer.from(await answered.arrayBuffer());
   const port = await freePort();
   const bare = fork(here, ["--bare", bytes.toString("base64"), String(port)]);
-  await new Promise((resolve) => bare.once("message", resolve));
-  const rounds = [];
-  for (let round = -1; round < ROUNDS; round++) {
-    const ours = await load(url, body);
-    const baseline = await load(`http://127.0.0.1:${port}/decide/?v=3`, body);
-    if (ours.errors + baseline.errors > 0)
-      throw new Error(`errors: ${JSON.stringify([ours, baseline])}`);
-    if (round >= 0) rounds.push({ ours, baseline, ratio: ours.perSecond / baseline.perSecond });
+  try {
+    await new Promise((resolve) => bare.once("message", resolve));
+    const rounds = [];
+    // The first two rounds warm up.
+    for (let round = -2; round < ROUNDS; round++) {
+      const ours = await load(url, body, server.cpuSeconds);
+      const baseline = await load(`http://127.0.0.1:${port}/decide/?v=3`, body, () =>
+        cpuSecondsOf(bare.pid),
+      );
+      if (round >= 0) rounds.push({ ours, baseline });
+    }
+    const medianOf = (read) => median(rounds.map(read));
+    const side = (name) => ({
+      perSecond: medianOf((round) => round[name].perSecond),
+      cpuMicroseconds: medianOf((round) => round[name].cpuMicroseconds),
+      p50Ms: medianOf((round) => round[name].p50Ms),
+      p99Ms: medianOf((round) => round[name].p99Ms),
+    });
+    const ratios = rounds.map(({ ours, baseline }) => ours.perSecond / baseline.perSecond);
+    return {
+      answerBytes: bytes.length,
+      ours: side("ours"),
+      baseline: side("baseline"),
+      ratio: median(ratios),
+      cpuRatio: medianOf(({ ours, baseline }) => baseline.cpuMicroseconds / ours.cpuMicroseconds),
+      ratios,
+    };
+  } finally {
+    bare.kill();
   }
-  bare.kill();
-  rounds.sort((a, b) => a.ratio - b.ratio);
-  return {
-    answerBytes: bytes.length,
-    median: rounds[Math.floor(rounds.length / 2)],
-    rounds: rounds.map((r) => r.ratio),
-  };
 }
 
 async function measure() {

@@ -19,6 +19,12 @@ export async function freePort() {
   return port;
 }
 
+/** User and system CPU seconds a process has used, all its threads together. */
+export function cpuSecondsOf(pid) {
+  const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1].split(" ");
+  return (Number(fields[11]) + Number(fields[12])) / 100;
+}
+
 /** Starts the server; resolves when it is ready. `start` again after `stop` keeps the data. */
 export async function measuredServer() {
   const data = mkdtempSync(join(tmpdir(), "hedgerow-bench-"));
@@ -63,10 +69,7 @@ export async function measuredServer() {
     residentMb: () =>
       Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${child.pid}/status`, "utf8"))[1]) / 1024,
     /** User and system CPU seconds the process has used. */
-    cpuSeconds() {
-      const fields = readFileSync(`/proc/${child.pid}/stat`, "utf8").split(") ")[1].split(" ");
-      return (Number(fields[11]) + Number(fields[12])) / 100;
-    },
+    cpuSeconds: () => cpuSecondsOf(child.pid),
     async api(method, path, body) {
       const response = await fetch(`${url}${path}`, {
         method,
