@@ -28,11 +28,38 @@ export const HOLDOUT_PREFIX = "holdout-";
 /** 0xFFFFFFFFFFFFFFF, the divisor of the definition, rounds to 2 to the 60th as a binary64. */
 const TWO_TO_60 = 2 ** 60;
 
+/** Bytes that fit one block of SHA-1 beside its padding; nearly all keys and ids together do. */
+const MAX_SHORT_BYTES = 55;
+const BLOCK_WORDS = 16;
+
 /** Bucketing over SHA-1: the first 60 bits as a binary64, divided by 0xFFFFFFFFFFFFFFF. */
 export function createSha1Bucketing(): Bucketing {
   // Memory is kept from call to call: making a typed array costs more than the whole hash.
   let message = new Int32Array(64);
   const last = { text: "", words: new Int32Array(64), byteLength: 0 };
+  // What follows a prefix (identifier, salt, one bit, zeros) for each of the two salts and each of
+  // the four places in a word where a prefix may end: all flags of a request share these.
+  const tails = new Int32Array(8 * BLOCK_WORDS);
+  const tail = new Int32Array(2 * BLOCK_WORDS);
+  let knownTails = 0;
+
+  function takeTail(prefix: EncodedText, salt: EncodedText): number {
+    const misfit = prefix.byteLength & 3;
+    const place = salt === VARIANT_SALT ? misfit + 4 : misfit;
+    const at = place * BLOCK_WORDS;
+    if ((knownTails & (1 << place)) !== 0) return at;
+    knownTails |= 1 << place;
+    joinWords(tail, BLOCK_WORDS, misfit + last.byteLength + salt.byteLength, {
+      prefix: ZEROS[misfit] as EncodedText,
+      identifier: last,
+      salt,
+    });
+    for (let index = 0; index < BLOCK_WORDS; index += 1) tails[at + index] = tail[index] as number;
+    // The length is the whole message's and differs.
+    tails[at + BLOCK_WORDS - 1] = 0;
+    return at;
+  }
+
   return {
     encode: encodeUtf8,
     hash(prefix, identifier, salt) {
@@ -41,15 +68,36 @@ export function createSha1Bucketing(): Bucketing {
           last.words = new Int32Array(wordsFor(identifier));
         last.byteLength = writeUtf8(last.words, identifier);
         last.text = identifier;
+        knownTails = 0;
       }
       const byteLength = prefix.byteLength + last.byteLength + salt.byteLength;
+      if (byteLength <= MAX_SHORT_BYTES && (salt === NO_SALT || salt === VARIANT_SALT)) {
+        const { words } = prefix;
+        const from = takeTail(prefix, salt);
+        const whole = prefix.byteLength >> 2;
+        for (let index = 0; index < whole; index += 1) message[index] = words[index] as number;
+        for (let index = whole, next = from; index < BLOCK_WORDS - 1; index += 1, next += 1) {
+          message[index] = tails[next] as number;
+        }
+        if ((prefix.byteLength & 3) !== 0) {
+          message[whole] = (message[whole] as number) | (words[whole] as number);
+        }
+        message[BLOCK_WORDS - 1] = byteLength << 3;
+        return sha1First60(message, BLOCK_WORDS) / TWO_TO_60;
+      }
       const wordCount = (((byteLength + 8) >> 6) + 1) << 4;
       if (wordCount > message.length) message = new Int32Array(wordCount);
-      joinWords(message, wordCount, byteLength, prefix, last, salt);
+      joinWords(message, wordCount, byteLength, { prefix, identifier: last, salt });
       return sha1First60(message, wordCount) / TWO_TO_60;
     },
   };
 }
+
+/** Texts of no to three zero bytes. */
+const ZEROS: readonly EncodedText[] = [0, 1, 2, 3].map((byteLength) => ({
+  words: new Int32Array(1),
+  byteLength,
+}));
 
 /** Inside a rollout or not; equality is inside, and 100 is inside without a hash (3.2). */
 export function isInsideRollout(hash: number, percentage: number): boolean {
@@ -89,9 +137,7 @@ function joinWords(
   message: Int32Array,
   wordCount: number,
   byteLength: number,
-  prefix: EncodedText,
-  identifier: EncodedText,
-  salt: EncodedText,
+  { prefix, identifier, salt }: { prefix: EncodedText; identifier: EncodedText; salt: EncodedText },
 ): void {
   append(message, 0, prefix);
   append(message, prefix.byteLength, identifier);
