@@ -25,6 +25,8 @@ import { createIngestionWarningStore } from "./engines/sql/ingestion-warning-sto
 import { openMetadata } from "./engines/sql/open-metadata.ts";
 import { createPersonStore } from "./engines/sql/person-store.ts";
 import { createRefusalStore } from "./engines/sql/refusal-store.ts";
+import { createSightingStore } from "./engines/sql/sighting-store.ts";
+import { startDefinitionRecorder } from "./event-definitions/definition-recorder.ts";
 import { captureRoutes } from "./events/capture.routes.ts";
 import { captureV1Routes } from "./events/capture-v1.routes.ts";
 import { deadLetterRoutes } from "./events/dead-letters.routes.ts";
@@ -197,6 +199,15 @@ async function compose(
   });
   opened.push(() => log.close());
   const pendingPersons = createPendingPersons({ distinctIdsOf: persons.distinctIdsOf });
+  const definitionRecorder = await startDefinitionRecorder({
+    sightings: createSightingStore(database, { newUuid }),
+    events,
+    persons,
+    warnings,
+    clock: now,
+    reportFault,
+  });
+  opened.push(() => definitionRecorder.close());
   const worker = await startWorker({
     log,
     persons,
@@ -205,7 +216,10 @@ async function compose(
     pendingPersons,
     logger,
     observer: tellPreparations(countPreparations(metrics), journalPreparations(warnings)),
-    onStored: liveEvents.publish,
+    onStored: (rows) => {
+      definitionRecorder.note(rows);
+      liveEvents.publish(rows);
+    },
   });
   opened.push(() => worker.close());
   showPositions(metrics, async () => {
