@@ -26,7 +26,7 @@ export interface WireEvent {
   readonly event: string;
   readonly distinct_id: string;
   readonly timestamp: string;
-  readonly person: { readonly uuid: string } | null;
+  readonly person: { readonly uuid: string; readonly properties: Wire } | null;
   readonly properties: Wire;
 }
 

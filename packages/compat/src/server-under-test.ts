@@ -23,6 +23,8 @@ const READY_WITHIN_MS = 50_000;
 export interface StartOptions {
   /** Set on top of the keys. A variable set to `undefined` is not passed. */
   readonly env?: Readonly<Record<string, string | undefined>>;
+  /** Where the data lies; a new temporary folder unless given. */
+  readonly dataFolder?: string;
 }
 
 /** A running server and its process. */
@@ -30,6 +32,8 @@ export interface ServerUnderTest {
   readonly url: string;
   readonly port: number;
   readonly dataFolder: string;
+  /** Of the process that was started last. */
+  pid(): number;
   /** Everything written by the current process and those before a restart. */
   output(): string;
   /** SIGTERM; fails unless the process ends in time with code 0. */
@@ -51,7 +55,7 @@ export interface Finished {
 
 /** Starts the built server on a free port and new data, and waits until it says that it is ready. */
 export async function startServer(options: StartOptions = {}): Promise<ServerUnderTest> {
-  const dataFolder = await newFolder();
+  const dataFolder = options.dataFolder ?? (await newFolder());
   const port = await findFreePort();
   const url = `http://127.0.0.1:${port}`;
   let output = "";
@@ -99,6 +103,10 @@ export async function startServer(options: StartOptions = {}): Promise<ServerUnd
     url,
     port,
     dataFolder,
+    pid() {
+      if (child.pid === undefined) throw new Error("the server has no process");
+      return child.pid;
+    },
     output: () => output,
     async stop() {
       const startedMs = performance.now();

@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
 import type { PersonOutcome, PersonStore } from "../persons/person-store.ts";
+import { StoreUnavailable } from "../platform/store-unavailable.ts";
 import type { DeadLetter, DroppedEvent, EventBatch, EventRow, PersonMerge } from "./event-store.ts";
 import { createGroupKeys } from "./group-keys.ts";
 import { runSteps, type Step } from "./steps/step.ts";
@@ -53,7 +54,8 @@ export interface RunPreparation {
   /**
    * For a run that failed again and again: prepares its beginning, as long as possible. Where the
    * very first event is at fault (it fails before and after the store is seen to work), it becomes a
-   * dead letter and its row goes on without its person changes. Throws when the store takes nothing.
+   * dead letter and its row goes on without its person changes. Throws when the store takes nothing or says
+   * itself that it is out of order.
    */
   prepareAroundFault(run: LogRun): Promise<PreparedRun>;
 }
@@ -143,6 +145,7 @@ export function createRunPreparation({
     try {
       return await prepare(run);
     } catch (error) {
+      if (error instanceof StoreUnavailable) throw error;
       fault = error;
     }
     const outcomes = await persons.applyEvents(harmless);
@@ -156,7 +159,8 @@ export function createRunPreparation({
     const beginning = { after, entries: entries.slice(0, Math.ceil(entries.length / 2)) };
     try {
       return await prepare(beginning);
-    } catch {
+    } catch (error) {
+      if (error instanceof StoreUnavailable) throw error;
       return entries.length > 1
         ? prepareAroundFault(beginning)
         : prepareWithoutPersonChanges(beginning);

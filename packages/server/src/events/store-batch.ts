@@ -1,3 +1,4 @@
+import { StoreUnavailable } from "../platform/store-unavailable.ts";
 import type { EventBatch, EventRow, EventStore } from "./event-store.ts";
 import type { PreparationObserver } from "./prepare-run.ts";
 
@@ -10,7 +11,7 @@ export interface StoringDeps {
 /**
  * Inserts a batch of which some row fails again and again: cut in halves down to the row at fault
  * (it fails before and after the store is seen to work), which becomes a dead letter. Throws when
- * the store takes nothing. Resolves with the rows that are stored.
+ * the store takes nothing, and where it says itself that it is out of order. Resolves with the rows that are stored.
  * @param after the position the store has reached
  */
 export async function insertAroundFaults(
@@ -23,7 +24,7 @@ export async function insertAroundFaults(
     await events.insert(batch);
     return batch.rows;
   } catch (fault) {
-    if (batch.rows.length === 0) throw fault;
+    if (batch.rows.length === 0 || fault instanceof StoreUnavailable) throw fault;
   }
   if (batch.rows.length > 1) {
     const [before, rest] = halves(batch);
@@ -35,6 +36,7 @@ export async function insertAroundFaults(
     await events.insert(batch);
     return batch.rows;
   } catch (fault) {
+    if (fault instanceof StoreUnavailable) throw fault;
     await insertWithoutRow(deps, batch, fault);
     return [];
   }

@@ -170,7 +170,7 @@ describe("openDuckDbFile", () => {
       await writer.run("insert into t values (2)");
       throw fault;
     });
-    await expect(failing).rejects.toBe(fault);
+    await expect(failing).rejects.toMatchObject({ name: "StoreUnavailable", cause: fault });
     expect(await Promise.all([count(), count()])).toEqual([1, 1]);
     await file.write((writer) => writer.run("insert into t values (3)"));
     expect(await count()).toBe(2);

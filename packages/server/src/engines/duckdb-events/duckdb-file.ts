@@ -1,4 +1,5 @@
 import { type DuckDBConnection, DuckDBInstance } from "@duckdb/node-api";
+import { StoreUnavailable } from "../../platform/store-unavailable.ts";
 import { createTurns } from "./turns.ts";
 
 export interface DuckDbFileOptions {
@@ -59,7 +60,11 @@ export async function openDuckDbFile(options: DuckDbFileOptions): Promise<DuckDb
       return await running;
     } catch (error) {
       if (needsReopening(error)) isBroken = true;
-      throw error;
+      throw isOutage(error)
+        ? new StoreUnavailable(`the event store is out of order: ${messageOf(error)}`, {
+            cause: error,
+          })
+        : error;
     } finally {
       underWay.delete(running);
     }
@@ -121,6 +126,18 @@ async function inTransaction<Result>(
   }
 }
 
+const BROKEN = /\bFATAL\b|has been invalidated/;
+/** A disk that is full, fails or may not be written: nothing that a statement is to blame for. */
+const OUTAGE = /\bIO Error\b|No space left|Input\/output error/;
+
 function needsReopening(error: unknown): boolean {
-  return error instanceof Error && /\bFATAL\b|has been invalidated/.test(error.message);
+  return BROKEN.test(messageOf(error));
+}
+
+function isOutage(error: unknown): boolean {
+  return BROKEN.test(messageOf(error)) || OUTAGE.test(messageOf(error));
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }

@@ -1,6 +1,7 @@
 import type { Worker } from "node:worker_threads";
 import Database from "libsql";
 import { openThread } from "../../platform/open-thread.ts";
+import { StoreUnavailable } from "../../platform/store-unavailable.ts";
 import type { Claims, FromUuidIndexThread, ToUuidIndexThread } from "./uuid-index-file.ts";
 
 /** A log position that wants a uuid for its event. */
@@ -58,7 +59,8 @@ export async function openUuidIndex(path: string): Promise<UuidIndex> {
       const call = calls.get(message.id);
       calls.delete(message.id);
       if (message.kind === "failed") {
-        call?.reject(new Error(`the uuid index failed: ${message.reason}`));
+        // It takes any claim: what fails is its file.
+        call?.reject(new StoreUnavailable(`the uuid index failed: ${message.reason}`));
       } else call?.resolve(message);
     });
     thread.on("error", (error) => {
