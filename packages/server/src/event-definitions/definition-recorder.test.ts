@@ -303,7 +303,9 @@ describe("the recorder of definitions", () => {
     await recorder.flush();
     const { id } = (await world.events.definitionByName(world.projectId, "paid")) ?? {};
     recorder.note([world.event("paid", { price: 1, late: 1 }, { at: after(10 * MINUTE_MS) })]);
-    await recorder.around(world.projectId, () => world.events.delete(world.projectId, id ?? ""));
+    await recorder.around(world.projectId, () =>
+      world.events.delete(world.projectId, id ?? "", world.write),
+    );
     await recorder.flush();
     expect(await world.eventNames()).toEqual([]);
     recorder.note([world.event("paid", { price: 1 })]);

@@ -1,6 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { ActivityLog } from "../activity/activity-log.ts";
 import type {
+  DefinitionWrite,
   EventDefinition,
   EventDefinitionFields,
   EventDefinitionQuery,
@@ -24,6 +26,7 @@ export interface DefinitionStoresFixture {
   readonly sightings: SightingStore;
   readonly events: EventDefinitionStore;
   readonly properties: PropertyDefinitionStore;
+  readonly activityLog: ActivityLog;
   newProject(): Promise<number>;
   newUser(): Promise<number>;
   close(): Promise<void>;
@@ -309,10 +312,11 @@ export function definitionStoresContract(open: () => Promise<DefinitionStoresFix
       });
       const { id } = await byName("paid");
       const other = await fixture.newProject();
-      expect(await fixture.events.delete(other, id)).toBe(false);
+      const who = await authorship();
+      expect(await fixture.events.delete(other, id, who)).toBe(false);
       expect(await fixture.events.definition(other, id)).toBeUndefined();
-      expect(await fixture.events.delete(projectId, id)).toBe(true);
-      expect(await fixture.events.delete(projectId, id)).toBe(false);
+      expect(await fixture.events.delete(projectId, id, who)).toBe(true);
+      expect(await fixture.events.delete(projectId, id, who)).toBe(false);
       expect(await fixture.events.definition(projectId, id)).toBeUndefined();
       await record({ events: [seenEvent("paid")] });
       expect((await byName("paid")).id).not.toBe(id);
@@ -386,9 +390,10 @@ export function definitionStoresContract(open: () => Promise<DefinitionStoresFix
     test("deletes a property in its own project only", async () => {
       await record({ properties: [seenProperty("x")] });
       const { id } = await property("x");
-      expect(await fixture.properties.delete(await fixture.newProject(), id)).toBe(false);
-      expect(await fixture.properties.delete(projectId, id)).toBe(true);
-      expect(await fixture.properties.delete(projectId, id)).toBe(false);
+      const who = await authorship();
+      expect(await fixture.properties.delete(await fixture.newProject(), id, who)).toBe(false);
+      expect(await fixture.properties.delete(projectId, id, who)).toBe(true);
+      expect(await fixture.properties.delete(projectId, id, who)).toBe(false);
       expect(await fixture.properties.definition(projectId, id)).toBeUndefined();
     });
 
@@ -423,5 +428,49 @@ export function definitionStoresContract(open: () => Promise<DefinitionStoresFix
       });
       expect([count, properties.map(({ definition }) => definition.name)]).toEqual([3, ["price"]]);
     });
+  });
+
+  test("[ED-13] a change is kept with its activity, and one that fails leaves none", async () => {
+    const { authorId } = await authorship();
+    const describeName: DefinitionWrite<{ id: string; name: string }>["describe"] = (
+      before,
+      after,
+    ) => ({
+      scope: "EventDefinition",
+      itemId: (after ?? before)?.id ?? "",
+      itemVersion: null,
+      activity: !before ? "created" : after ? "updated" : "deleted",
+      name: (after ?? before)?.name ?? "",
+      changes: [],
+    });
+    const write = { authorId, now, describe: describeName };
+    const declared = await fixture.events.declare(projectId, "paid", untouched, write);
+    expect(await fixture.events.declare(projectId, "paid", untouched, write)).toBe(
+      "duplicate-name",
+    );
+    const { id } = declared as EventDefinition;
+    await fixture.events.update(projectId, id, { hidden: true }, write);
+    await fixture.events.update(projectId, randomUUID(), { hidden: true }, write);
+    await fixture.events.update(
+      projectId,
+      id,
+      { hidden: false },
+      { ...write, describe: () => null },
+    );
+    await record({ properties: [seenProperty("x")] });
+    const x = (await property("x")).id;
+    await fixture.properties.update(projectId, x, { hidden: true }, write);
+    await fixture.properties.delete(projectId, x, write);
+    await fixture.events.delete(projectId, id, write);
+    await fixture.events.delete(projectId, id, write);
+    const everything = { scope: null, itemId: null, authorId: null, limit: 100, offset: 0 };
+    const { activities } = await fixture.activityLog.list(projectId, everything);
+    expect(activities.map(({ activity, name, itemId }) => [activity, name, itemId])).toEqual([
+      ["deleted", "paid", id],
+      ["deleted", "x", x],
+      ["updated", "x", x],
+      ["updated", "paid", id],
+      ["created", "paid", id],
+    ]);
   });
 }

@@ -1,3 +1,5 @@
+import type { ActivityDraft } from "../activity/activity-log.ts";
+
 /** Events of SDKs whose names, unlike those of all others, do not begin with `$`. */
 export const OFFICIAL_EVENT_NAMES: readonly string[] = [
   "Application Backgrounded",
@@ -47,9 +49,15 @@ export type EventDefinitionFields = Pick<
 >;
 
 /** Who changes something, and when. */
-export interface DefinitionAuthorship {
+export interface DefinitionWrite<Definition> {
   readonly authorId: number;
   readonly now: Date;
+  /**
+   * Tells the activity of a change from the record before it (`null` for a new one) and after it
+   * (`null` for one that is deleted). The store keeps it in the transaction of the change; `null`
+   * keeps none.
+   */
+  readonly describe?: (before: Definition | null, after: Definition | null) => ActivityDraft | null;
 }
 
 export interface EventDefinitionOrder {
@@ -80,7 +88,7 @@ export interface EventDefinitionStore {
     projectId: number,
     name: string,
     fields: EventDefinitionFields,
-    authorship: DefinitionAuthorship,
+    write: DefinitionWrite<EventDefinition>,
   ): Promise<EventDefinition | "duplicate-name" | "limit-reached">;
 
   /** `undefined` when the project has no such definition. */
@@ -88,11 +96,11 @@ export interface EventDefinitionStore {
     projectId: number,
     id: string,
     change: Partial<EventDefinitionFields>,
-    authorship: DefinitionAuthorship,
+    write: DefinitionWrite<EventDefinition>,
   ): Promise<EventDefinition | undefined>;
 
   /** Forgets an event and the properties it came with; false when there is no such definition. */
-  delete(projectId: number, id: string): Promise<boolean>;
+  delete(projectId: number, id: string, write: DefinitionWrite<EventDefinition>): Promise<boolean>;
 
   definition(projectId: number, id: string): Promise<EventDefinition | undefined>;
   definitionByName(projectId: number, name: string): Promise<EventDefinition | undefined>;

@@ -1,5 +1,5 @@
 import type { PropertyType } from "@hedgerow/core/events/property-type";
-import type { DefinitionAuthorship, EventDefinition } from "./event-definition-store.ts";
+import type { DefinitionWrite, EventDefinition } from "./event-definition-store.ts";
 import type { PropertySubject } from "./sighting-store.ts";
 
 /** Properties of SDKs whose names do not begin with `$`: where visitors came from. */
@@ -106,11 +106,15 @@ export interface PropertyDefinitionStore {
     projectId: number,
     id: string,
     change: Partial<PropertyDefinitionFields>,
-    authorship: DefinitionAuthorship,
+    write: DefinitionWrite<PropertyDefinition>,
   ): Promise<PropertyDefinition | undefined>;
 
   /** False when there is no such definition. */
-  delete(projectId: number, id: string): Promise<boolean>;
+  delete(
+    projectId: number,
+    id: string,
+    write: DefinitionWrite<PropertyDefinition>,
+  ): Promise<boolean>;
 
   definition(projectId: number, id: string): Promise<PropertyDefinition | undefined>;
 

@@ -1,8 +1,16 @@
-import { type Expression, type ExpressionBuilder, type SqlBool, sql } from "kysely";
+import {
+  type Expression,
+  type ExpressionBuilder,
+  type Selectable,
+  type SqlBool,
+  sql,
+  type UpdateObject,
+} from "kysely";
 import type {
-  DefinitionAuthorship,
+  DefinitionWrite,
   EventDefinition,
 } from "../../event-definitions/event-definition-store.ts";
+import { keepActivity } from "./activity-log.ts";
 import {
   decodeBoolean,
   decodeInstant,
@@ -13,6 +21,7 @@ import {
 } from "./codec.ts";
 import { containsText } from "./contains-text.ts";
 import type { Schema } from "./schema.ts";
+import type { SqlDatabase } from "./sql-database.ts";
 
 type Table = "event_definitions" | "property_definitions";
 
@@ -58,11 +67,6 @@ export function encodeCommon(change: Partial<Common>) {
   };
 }
 
-/** Columns that say who changed a definition, and when. */
-export function encodeAuthorship({ authorId, now }: DefinitionAuthorship) {
-  return { updated_at: encodeInstant(now), updated_by: authorId };
-}
-
 /** The common fields of a row. */
 export function decodeCommon(row: {
   readonly uuid: string;
@@ -102,17 +106,168 @@ export function decodeInstantOrNull(value: number | null): Date | null {
   return value === null ? null : decodeInstant(value);
 }
 
-/** Conditions that lists of both kinds know. */
-export function commonConditions(
-  eb: ExpressionBuilder<Schema, Table>,
+/** What lists of both kinds can ask for. */
+interface CommonQuery {
+  readonly words: readonly string[];
+  readonly excludedNames: readonly string[];
+  readonly excludeHidden: boolean;
+  readonly verified: boolean | null;
+  readonly tags: readonly string[] | null;
+  readonly limit: number;
+  readonly offset: number;
+}
+
+/** Rows of one kind of definitions: whatever does not depend on the kind is done here. */
+export function createDefinitionRows<Name extends Table, Definition extends Common>(
+  { reads, writes }: Pick<SqlDatabase, "reads" | "writes">,
+  { table, decode }: { table: Name; decode: (row: Selectable<Schema[Name]>) => Definition },
+) {
+  // Both tables have the columns that are used here, with the same types; the compiler looks at one.
+  const common = table as "event_definitions";
+  const decodeRow = decode as (row: object) => Definition;
+
+  /** The definition with a value in a column that is unique within the project. */
+  async function find(
+    projectId: number,
+    column: "uuid" | "name",
+    value: string,
+    from: Pick<typeof reads, "selectFrom"> = reads,
+  ): Promise<Definition | undefined> {
+    const row = await from
+      .selectFrom(common)
+      .selectAll()
+      .where("project_id", "=", projectId)
+      .where(column, "=", value)
+      .executeTakeFirst();
+    return row && decodeRow(row);
+  }
+
+  return {
+    find,
+
+    /** A new row; rejects with the driver's error where its name is taken. */
+    create(
+      row: Omit<Schema[Name], "id">,
+      projectId: number,
+      { authorId, now, describe }: DefinitionWrite<Definition>,
+    ): Promise<Definition> {
+      return writes.transaction().execute(async (transaction) => {
+        const created = await transaction
+          .insertInto(common)
+          .values(row as unknown as Omit<Schema["event_definitions"], "id">)
+          .returningAll()
+          .executeTakeFirstOrThrow();
+        const definition = decodeRow(created);
+        const draft = describe?.(null, definition);
+        await keepActivity(transaction, draft, { projectId, authorId, now });
+        return definition;
+      });
+    },
+
+    /** Sets columns; `undefined` when the project has no such definition. */
+    update(
+      projectId: number,
+      id: string,
+      columns: UpdateObject<Schema, Name, Name>,
+      { authorId, now, describe }: DefinitionWrite<Definition>,
+    ): Promise<Definition | undefined> {
+      return writes.transaction().execute(async (transaction) => {
+        const before = await find(projectId, "uuid", id, transaction);
+        if (!before) return undefined;
+        const changed = await transaction
+          .updateTable(common)
+          .set({
+            ...(columns as object),
+            updated_at: encodeInstant(now),
+            updated_by: authorId,
+          })
+          .where("project_id", "=", projectId)
+          .where("uuid", "=", id)
+          .returningAll()
+          .executeTakeFirst();
+        if (!changed) return undefined;
+        const after = decodeRow(changed);
+        await keepActivity(transaction, describe?.(before, after), { projectId, authorId, now });
+        return after;
+      });
+    },
+
+    /** False when the project has no such definition. */
+    delete(
+      projectId: number,
+      id: string,
+      { authorId, now, describe }: DefinitionWrite<Definition>,
+    ): Promise<boolean> {
+      return writes.transaction().execute(async (transaction) => {
+        const deleted = await transaction
+          .deleteFrom(common)
+          .where("project_id", "=", projectId)
+          .where("uuid", "=", id)
+          .returningAll()
+          .executeTakeFirst();
+        if (!deleted) return false;
+        const draft = describe?.(decodeRow(deleted), null);
+        await keepActivity(transaction, draft, { projectId, authorId, now });
+        return true;
+      });
+    },
+
+    /**
+     * One page of those that fulfil the conditions of a query, and how many do.
+     * @param conditions those that only this kind knows
+     * @param marked rows that fulfil this come first, and are told apart
+     * @param order what decides among the others; equals come by name
+     */
+    async list(
+      projectId: number,
+      query: CommonQuery,
+      {
+        conditions,
+        marked = sql<SqlBool>`1 = 0`,
+        order = [],
+      }: {
+        conditions: (eb: ExpressionBuilder<Schema, Name>) => readonly Expression<SqlBool>[];
+        marked?: Expression<SqlBool>;
+        order?: readonly { readonly by: Expression<unknown>; readonly descending: boolean }[];
+      },
+    ): Promise<{
+      count: number;
+      found: readonly { readonly definition: Definition; readonly isMarked: boolean }[];
+    }> {
+      const matching = reads
+        .selectFrom(common)
+        .where((eb) =>
+          eb.and([
+            ...commonConditions(eb, projectId, query),
+            ...conditions(eb as unknown as ExpressionBuilder<Schema, Name>),
+          ]),
+        );
+      const { count } = await matching
+        .select((eb) => eb.fn.countAll().as("count"))
+        .executeTakeFirstOrThrow();
+      let ordered = matching
+        .selectAll()
+        .select(sql<number>`case when ${marked} then 1 else 0 end`.as("is_marked"))
+        .orderBy("is_marked", "desc");
+      for (const { by, descending } of order) {
+        ordered = ordered.orderBy(by, (one) => (descending ? one.desc() : one.asc()).nullsLast());
+      }
+      const rows = await ordered.orderBy("name").limit(query.limit).offset(query.offset).execute();
+      return {
+        count: Number(count),
+        found: rows.map((row) => ({
+          definition: decodeRow(row),
+          isMarked: decodeBoolean(row.is_marked),
+        })),
+      };
+    },
+  };
+}
+
+function commonConditions(
+  eb: ExpressionBuilder<Schema, "event_definitions">,
   projectId: number,
-  query: {
-    readonly words: readonly string[];
-    readonly excludedNames: readonly string[];
-    readonly excludeHidden: boolean;
-    readonly verified: boolean | null;
-    readonly tags: readonly string[] | null;
-  },
+  query: CommonQuery,
 ): Expression<SqlBool>[] {
   const conditions: Expression<SqlBool>[] = [eb("project_id", "=", projectId)];
   for (const word of query.words) conditions.push(containsText(eb.ref("name"), word));

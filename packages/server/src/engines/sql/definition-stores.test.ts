@@ -1,5 +1,6 @@
 import { v7 } from "uuid";
 import { definitionStoresContract } from "../../event-definitions/definition-stores.contract.ts";
+import { createActivityLog } from "./activity-log.ts";
 import { createEventDefinitionStore } from "./event-definition-store.ts";
 import { projectsAndUsers } from "./projects-and-users.setup.ts";
 import { createPropertyDefinitionStore } from "./property-definition-store.ts";
@@ -14,6 +15,7 @@ describeEachSqlEngine("Stores of definitions", (open) => {
       sightings: createSightingStore(database, { newUuid }),
       events: createEventDefinitionStore(database, { newUuid }),
       properties: createPropertyDefinitionStore(database),
+      activityLog: createActivityLog(database),
       ...(await projectsAndUsers(database)),
       close: () => database.close(),
     };

@@ -11,10 +11,9 @@ import { MAX_EVENT_DEFINITIONS } from "../../event-definitions/sighting-store.ts
 import { decodeBoolean, decodeJson, encodeBoolean, encodeInstant, encodeJson } from "./codec.ts";
 import {
   beginsWith,
-  commonConditions,
+  createDefinitionRows,
   decodeCommon,
   decodeInstantOrNull,
-  encodeAuthorship,
   encodeCommon,
 } from "./definition-rows.ts";
 import type { Schema } from "./schema.ts";
@@ -31,101 +30,48 @@ const ORDERS: Readonly<Record<EventDefinitionOrder["by"], Expression<unknown>>> 
 
 /** {@link EventDefinitionStore} on SQL. */
 export function createEventDefinitionStore(
-  { reads, writes, capabilities }: SqlDatabase,
+  database: SqlDatabase,
   { newUuid }: { newUuid: () => string },
 ): EventDefinitionStore {
+  const { reads, capabilities } = database;
+  const rows = createDefinitionRows(database, { table: "event_definitions", decode });
   return {
-    async declare(projectId, name, fields, { authorId, now }) {
+    async declare(projectId, name, fields, write) {
       const { count } = await reads
         .selectFrom("event_definitions")
         .select((eb) => eb.fn.countAll().as("count"))
         .where("project_id", "=", projectId)
         .executeTakeFirstOrThrow();
       if (Number(count) >= MAX_EVENT_DEFINITIONS) return "limit-reached";
+      const row = {
+        ...encodeAll(fields),
+        uuid: newUuid(),
+        project_id: projectId,
+        name,
+        created_at: encodeInstant(write.now),
+        updated_at: encodeInstant(write.now),
+        updated_by: write.authorId,
+        last_seen_at: null,
+      };
       try {
-        const row = await writes
-          .insertInto("event_definitions")
-          .values({
-            ...encodeAll(fields),
-            uuid: newUuid(),
-            project_id: projectId,
-            name,
-            created_at: encodeInstant(now),
-            updated_at: encodeInstant(now),
-            updated_by: authorId,
-            last_seen_at: null,
-          })
-          .returningAll()
-          .executeTakeFirstOrThrow();
-        return decode(row);
+        return await rows.create(row, projectId, write);
       } catch (error) {
         if (capabilities.isUniqueViolation(error)) return "duplicate-name";
         throw error;
       }
     },
 
-    async update(projectId, id, change, authorship) {
-      const row = await writes
-        .updateTable("event_definitions")
-        .set({ ...encode(change), ...encodeAuthorship(authorship) })
-        .where("project_id", "=", projectId)
-        .where("uuid", "=", id)
-        .returningAll()
-        .executeTakeFirst();
-      return row && decode(row);
-    },
-
-    async delete(projectId, id) {
-      const { numDeletedRows } = await writes
-        .deleteFrom("event_definitions")
-        .where("project_id", "=", projectId)
-        .where("uuid", "=", id)
-        .executeTakeFirstOrThrow();
-      return numDeletedRows > 0n;
-    },
-
-    async definition(projectId, id) {
-      const row = await reads
-        .selectFrom("event_definitions")
-        .selectAll()
-        .where("project_id", "=", projectId)
-        .where("uuid", "=", id)
-        .executeTakeFirst();
-      return row && decode(row);
-    },
-
-    async definitionByName(projectId, name) {
-      const row = await reads
-        .selectFrom("event_definitions")
-        .selectAll()
-        .where("project_id", "=", projectId)
-        .where("name", "=", name)
-        .executeTakeFirst();
-      return row && decode(row);
-    },
+    update: (projectId, id, change, write) => rows.update(projectId, id, encode(change), write),
+    delete: (projectId, id, write) => rows.delete(projectId, id, write),
+    definition: (projectId, id) => rows.find(projectId, "uuid", id),
+    definitionByName: (projectId, name) => rows.find(projectId, "name", name),
 
     async list(projectId, query) {
-      const matching = reads.selectFrom("event_definitions").where((eb) => {
-        const conditions = commonConditions(
-          // The columns that both tables have have the same types.
-          eb as unknown as Parameters<typeof commonConditions>[0],
-          projectId,
-          query,
-        );
-        if (query.origin !== null) conditions.push(isOf(query.origin, eb.ref("name")));
-        return eb.and(conditions);
+      const { count, found } = await rows.list(projectId, query, {
+        conditions: (eb) => (query.origin === null ? [] : [isOf(query.origin, eb.ref("name"))]),
+        order: query.order.map(({ by, descending }) => ({ by: ORDERS[by], descending })),
       });
-      const { count } = await matching
-        .select((eb) => eb.fn.countAll().as("count"))
-        .executeTakeFirstOrThrow();
-      let ordered = matching.selectAll();
-      for (const { by, descending } of query.order) {
-        ordered = ordered.orderBy(ORDERS[by], (order) =>
-          (descending ? order.desc() : order.asc()).nullsLast(),
-        );
-      }
-      const rows = await ordered.orderBy("name").limit(query.limit).offset(query.offset).execute();
-      return { count: Number(count), definitions: rows.map(decode) };
+      return { count, definitions: found.map(({ definition }) => definition) };
     },
   };
 }

@@ -1,20 +1,22 @@
 import type { PropertyType } from "@hedgerow/core/events/property-type";
-import { type Expression, type Selectable, type SqlBool, sql, type UpdateObject } from "kysely";
+import {
+  type Expression,
+  type ExpressionBuilder,
+  type Selectable,
+  type SqlBool,
+  sql,
+  type UpdateObject,
+} from "kysely";
 import {
   OFFICIAL_PROPERTY_NAMES,
   type PropertyDefinition,
   type PropertyDefinitionFields,
+  type PropertyDefinitionQuery,
   type PropertyDefinitionStore,
 } from "../../event-definitions/property-definition-store.ts";
 import type { PropertySubject } from "../../event-definitions/sighting-store.ts";
 import { decodeBoolean, encodeBoolean } from "./codec.ts";
-import {
-  beginsWith,
-  commonConditions,
-  decodeCommon,
-  encodeAuthorship,
-  encodeCommon,
-} from "./definition-rows.ts";
+import { beginsWith, createDefinitionRows, decodeCommon, encodeCommon } from "./definition-rows.ts";
 import type { Schema } from "./schema.ts";
 import type { SqlDatabase } from "./sql-database.ts";
 
@@ -22,95 +24,62 @@ import type { SqlDatabase } from "./sql-database.ts";
 const NO_GROUP_TYPE = -1;
 
 /** {@link PropertyDefinitionStore} on SQL. */
-export function createPropertyDefinitionStore({
-  reads,
-  writes,
-}: SqlDatabase): PropertyDefinitionStore {
+export function createPropertyDefinitionStore(database: SqlDatabase): PropertyDefinitionStore {
+  const rows = createDefinitionRows(database, { table: "property_definitions", decode });
   return {
-    async update(projectId, id, change, authorship) {
-      const row = await writes
-        .updateTable("property_definitions")
-        .set({ ...encode(change), ...encodeAuthorship(authorship) })
-        .where("project_id", "=", projectId)
-        .where("uuid", "=", id)
-        .returningAll()
-        .executeTakeFirst();
-      return row && decode(row);
-    },
-
-    async delete(projectId, id) {
-      const { numDeletedRows } = await writes
-        .deleteFrom("property_definitions")
-        .where("project_id", "=", projectId)
-        .where("uuid", "=", id)
-        .executeTakeFirstOrThrow();
-      return numDeletedRows > 0n;
-    },
-
-    async definition(projectId, id) {
-      const row = await reads
-        .selectFrom("property_definitions")
-        .selectAll()
-        .where("project_id", "=", projectId)
-        .where("uuid", "=", id)
-        .executeTakeFirst();
-      return row && decode(row);
-    },
+    update: (projectId, id, change, write) => rows.update(projectId, id, encode(change), write),
+    delete: (projectId, id, write) => rows.delete(projectId, id, write),
+    definition: (projectId, id) => rows.find(projectId, "uuid", id),
 
     async list(projectId, query) {
-      const { kind, groupTypeIndex } = subjectColumns(query.subject);
       const isSeen = isSeenOn(projectId, query.eventNames ?? []);
-      const matching = reads.selectFrom("property_definitions").where((eb) => {
-        const name = eb.ref("name");
-        const conditions = commonConditions(
-          // The columns that both tables have have the same types.
-          eb as unknown as Parameters<typeof commonConditions>[0],
-          projectId,
-          query,
-        );
-        conditions.push(eb("kind", "=", kind), eb("group_type_index", "=", groupTypeIndex));
-        if (query.names !== null) {
-          conditions.push(
-            query.names.length === 0 ? sql<SqlBool>`1 = 0` : eb("name", "in", [...query.names]),
-          );
-        }
-        if (query.eventNames !== null && query.onlySeenOnEvents) conditions.push(isSeen);
-        if (query.isFlagValue !== null) {
-          const isFlagValue = beginsWith(name, "$feature/");
-          conditions.push(query.isFlagValue ? isFlagValue : eb.not(isFlagValue));
-        }
-        if (query.isNumerical !== null) {
-          conditions.push(eb("is_numerical", "=", encodeBoolean(query.isNumerical)));
-        }
-        if (query.excludeOfficial) {
-          conditions.push(
-            eb.not(beginsWith(name, "$")),
-            eb("name", "not in", [...OFFICIAL_PROPERTY_NAMES]),
-          );
-        }
-        return eb.and(conditions);
+      const { count, found } = await rows.list(projectId, query, {
+        conditions: (eb) => [
+          ...conditionsOf(query, eb),
+          ...(query.eventNames !== null && query.onlySeenOnEvents ? [isSeen] : []),
+        ],
+        marked: isSeen,
       });
-      const { count } = await matching
-        .select((eb) => eb.fn.countAll().as("count"))
-        .executeTakeFirstOrThrow();
-      const seen = sql<number>`case when ${isSeen} then 1 else 0 end`;
-      const rows = await matching
-        .selectAll()
-        .select(seen.as("is_seen"))
-        .orderBy("is_seen", "desc")
-        .orderBy("name")
-        .limit(query.limit)
-        .offset(query.offset)
-        .execute();
       return {
-        count: Number(count),
-        properties: rows.map((row) => ({
-          definition: decode(row),
-          isSeenOnEvents: query.eventNames === null ? null : decodeBoolean(row.is_seen),
+        count,
+        properties: found.map(({ definition, isMarked }) => ({
+          definition,
+          isSeenOnEvents: query.eventNames === null ? null : isMarked,
         })),
       };
     },
   };
+}
+
+function conditionsOf(
+  query: PropertyDefinitionQuery,
+  eb: ExpressionBuilder<Schema, "property_definitions">,
+): Expression<SqlBool>[] {
+  const { kind, groupTypeIndex } = subjectColumns(query.subject);
+  const name = eb.ref("name");
+  const conditions: Expression<SqlBool>[] = [
+    eb("kind", "=", kind),
+    eb("group_type_index", "=", groupTypeIndex),
+  ];
+  if (query.names !== null) {
+    conditions.push(
+      query.names.length === 0 ? sql<SqlBool>`1 = 0` : eb("name", "in", [...query.names]),
+    );
+  }
+  if (query.isFlagValue !== null) {
+    const isFlagValue = beginsWith(name, "$feature/");
+    conditions.push(query.isFlagValue ? isFlagValue : eb.not(isFlagValue));
+  }
+  if (query.isNumerical !== null) {
+    conditions.push(eb("is_numerical", "=", encodeBoolean(query.isNumerical)));
+  }
+  if (query.excludeOfficial) {
+    conditions.push(
+      eb.not(beginsWith(name, "$")),
+      eb("name", "not in", [...OFFICIAL_PROPERTY_NAMES]),
+    );
+  }
+  return conditions;
 }
 
 /** Whether one of some events carries the property of a row. */
