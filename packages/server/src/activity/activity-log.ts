@@ -7,6 +7,20 @@ export const ACTIVITY_SCOPES = [
   "Experiment",
   "EventDefinition",
   "PropertyDefinition",
+  "Person",
+  "Group",
+] as const;
+
+/** What can be done to an item, as the wire calls it; the later ones to persons and groups. */
+export const ACTIVITIES = [
+  "created",
+  "updated",
+  "deleted",
+  "restored",
+  "split_person",
+  "delete_property",
+  "create_group",
+  "update_property",
 ] as const;
 
 export type ActivityScope = (typeof ACTIVITY_SCOPES)[number];
@@ -25,7 +39,7 @@ export interface ActivityDraft {
   readonly itemId: string;
   /** The version that the item has since, where items of its kind have versions. */
   readonly itemVersion: number | null;
-  readonly activity: "created" | "updated" | "deleted" | "restored";
+  readonly activity: (typeof ACTIVITIES)[number];
   /** What the item is called. */
   readonly name: string;
   readonly changes: readonly FieldChange[];

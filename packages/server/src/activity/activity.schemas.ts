@@ -4,7 +4,7 @@ import { UserBasic, wireAuthor } from "../accounts/accounts.schemas.ts";
 import { wireFieldName } from "../http/wire-field-name.ts";
 import { wireInstant } from "../http/wire-instant.ts";
 import { Nullable } from "../http/wire-schemas.ts";
-import type { Activity, FieldChange } from "./activity-log.ts";
+import { ACTIVITIES, type Activity, type FieldChange } from "./activity-log.ts";
 
 const Change = Type.Object({
   type: Type.String(),
@@ -19,7 +19,7 @@ export const WireActivity = Type.Object(
   {
     id: Type.Integer(),
     user: Nullable(UserBasic),
-    activity: Type.Enum(["created", "updated", "deleted", "restored"]),
+    activity: Type.Enum([...ACTIVITIES]),
     scope: Type.String(),
     item_id: Type.String(),
     detail: Type.Object({

@@ -86,7 +86,7 @@ export function groupRecordsContract(open: () => Promise<GroupRecordsFixture>): 
     for (const key of ["b", "c", "d"]) await identify("company", key, { name: key });
     const first = await find({ limit: 2 });
     expect(first.keys).toEqual(["d", "c"]);
-    await records.delete(projectId, { typeIndex: 0, key: "d" });
+    await records.delete(projectId, { typeIndex: 0, key: "d" }, { now });
     expect(await find({ limit: 2, ...(first.next && { after: first.next }) })).toEqual({
       keys: ["b", "a"],
       next: null,
@@ -113,15 +113,15 @@ export function groupRecordsContract(open: () => Promise<GroupRecordsFixture>): 
     await identify("company", "acme");
     const group = { typeIndex: 0, key: "new", properties: { plan: "pro" } };
     const created = { ...group, createdAt: now };
-    expect(await records.create(projectId, group, now)).toEqual(created);
-    expect(await records.create(projectId, { ...group, properties: {} }, now)).toBe("exists");
+    expect(await records.create(projectId, group, { now })).toEqual(created);
+    expect(await records.create(projectId, { ...group, properties: {} }, { now })).toBe("exists");
     expect(await records.group(projectId, 0, "new")).toEqual(created);
     expect(await flagged("company", "new")).toEqual({ plan: "pro" });
     expect(await records.group(projectId, 1, "new")).toBeUndefined();
     const long = { typeIndex: 0, key: "long", properties: { text: "x".repeat(700_000) } };
-    expect(await records.create(projectId, long, now)).toBe("too-long");
-    expect(await records.delete(projectId, { typeIndex: 0, key: "new" })).toBe(true);
-    expect(await records.delete(projectId, { typeIndex: 0, key: "new" })).toBe(false);
+    expect(await records.create(projectId, long, { now })).toBe("too-long");
+    expect(await records.delete(projectId, { typeIndex: 0, key: "new" }, { now })).toBe(true);
+    expect(await records.delete(projectId, { typeIndex: 0, key: "new" }, { now })).toBe(false);
     expect(await flagged("company", "new")).toBeUndefined();
   });
 
@@ -132,16 +132,16 @@ export function groupRecordsContract(open: () => Promise<GroupRecordsFixture>): 
       projectId,
       acme,
       setting({ plan: "free" }, ["age"]),
-      now,
+      { now },
     );
     expect(changed).toMatchObject({ key: "acme", properties: { plan: "free" } });
     await identify("company", "acme", { plan: "late" });
     expect(await records.group(projectId, 0, "acme")).toEqual(changed);
     expect(await flagged("company", "acme")).toEqual({ plan: "free" });
     const long = setting({ text: "x".repeat(700_000) });
-    expect(await records.changeProperties(projectId, acme, long, now)).toBe("too-long");
+    expect(await records.changeProperties(projectId, acme, long, { now })).toBe("too-long");
     const nobody = { typeIndex: 0, key: "nobody" };
-    expect(await records.changeProperties(projectId, nobody, setting({}), now)).toBeUndefined();
+    expect(await records.changeProperties(projectId, nobody, setting({}), { now })).toBeUndefined();
     const runs: JsonObject[] = [];
     const options = { typeIndex: 0, name: "plan", maxGroups: 10 };
     for await (const run of records.properties(projectId, options)) runs.push(...run);

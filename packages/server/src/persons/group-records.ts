@@ -1,5 +1,6 @@
 import type { JsonObject } from "@hedgerow/core/json";
 import type { PropertyChanges } from "@hedgerow/core/persons/property-sheet";
+import type { WriteByHand } from "./person-records.ts";
 
 /** A kind of group; a project has at most five. */
 export interface GroupTypeRecord {
@@ -17,6 +18,20 @@ export interface Group {
   readonly createdAt: Date;
 }
 
+/** What a change by hand does to a group; `null` before it is there and after it is gone. */
+export interface GroupChange {
+  readonly before: Group | null;
+  readonly after: Group | null;
+}
+
+/** A condition that only code can decide, with what lets a store skip groups without reading them. */
+export interface GroupCondition {
+  /** Properties without which no group can match. */
+  readonly requiredNames: readonly string[];
+  /** May throw to end a search that takes too long. */
+  matches(group: Pick<Group, "key" | "properties">): boolean;
+}
+
 /** A place in the list of groups, newest first: that of the last one seen. */
 export interface GroupMark {
   readonly createdAtMs: number;
@@ -30,6 +45,7 @@ export interface GroupQuery {
   readonly search?: string;
   /** Part of the key, whatever the case. */
   readonly keyContains?: string;
+  readonly condition?: GroupCondition;
   readonly limit: number;
   readonly offset: number;
   /** Only groups after this place; `offset` counts from there. */
@@ -71,7 +87,7 @@ export interface GroupRecords {
   create(
     projectId: number,
     group: Pick<Group, "typeIndex" | "key" | "properties">,
-    now: Date,
+    write: WriteByHand<GroupChange>,
   ): Promise<Group | "exists" | "too-long">;
 
   /** Changes properties as an event of that time would; `undefined` for no group. */
@@ -79,9 +95,13 @@ export interface GroupRecords {
     projectId: number,
     group: Pick<Group, "typeIndex" | "key">,
     changes: PropertyChanges,
-    now: Date,
+    write: WriteByHand<GroupChange>,
   ): Promise<Group | "too-long" | undefined>;
 
   /** Whether there was one. */
-  delete(projectId: number, group: Pick<Group, "typeIndex" | "key">): Promise<boolean>;
+  delete(
+    projectId: number,
+    group: Pick<Group, "typeIndex" | "key">,
+    write: WriteByHand<GroupChange>,
+  ): Promise<boolean>;
 }

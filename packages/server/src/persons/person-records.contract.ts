@@ -106,7 +106,10 @@ export function personRecordsContract(open: () => Promise<PersonRecordsFixture>)
       await apply(...all.map((distinctId) => ({ distinctId, second: 5 })));
       const first = await find({ limit: 3 });
       expect(first.ids).toEqual(["p6", "p5", "p4"]);
-      await records.deletePersons(projectId, [(await existing("p5")).uuid], { withEvents: false });
+      await records.deletePersons(projectId, [(await existing("p5")).uuid], {
+        withEvents: false,
+        now,
+      });
       const second = await find({ limit: 3, ...(first.next && { after: first.next }) });
       expect(second.ids).toEqual(["p3", "p2", "p1"]);
       const third = await find({ limit: 3, ...(second.next && { after: second.next }) });
@@ -225,6 +228,7 @@ export function personRecordsContract(open: () => Promise<PersonRecordsFixture>)
       expect((await factsOf("b")).person).not.toBeNull();
       const gone = await records.deletePersons(projectId, [person.uuid, projectUuid], {
         withEvents: false,
+        now,
       });
       expect(gone).toEqual([person.uuid]);
       expect((await factsOf("a")).person).toBeNull();
@@ -233,9 +237,9 @@ export function personRecordsContract(open: () => Promise<PersonRecordsFixture>)
       expect(await records.staticCohortIds(person.id)).toEqual(new Set());
       expect(await idsOf({})).toEqual(["other"]);
       expect(await records.eventChanges(10)).toEqual([]);
-      expect(await records.deletePersons(projectId, [person.uuid], { withEvents: true })).toEqual(
-        [],
-      );
+      expect(
+        await records.deletePersons(projectId, [person.uuid], { withEvents: true, now }),
+      ).toEqual([]);
       expect(await records.eventChanges(10)).toEqual([]);
     });
 
@@ -250,7 +254,7 @@ export function personRecordsContract(open: () => Promise<PersonRecordsFixture>)
         expect(first?.personId).toBe(person.uuid);
         expect(await flagged("b")).toEqual({ round });
         const everybody = [person.uuid, (await existing("a")).uuid];
-        await records.deletePersons(projectId, everybody, { withEvents: false });
+        await records.deletePersons(projectId, everybody, { withEvents: false, now });
       }
       expect(uuids.size).toBe(5);
       const [personless] = await apply({
@@ -267,7 +271,7 @@ export function personRecordsContract(open: () => Promise<PersonRecordsFixture>)
     test("[PM-10] with events leaves word of them until it is taken away", async () => {
       await apply({ distinctId: "a" }, { distinctId: "b" });
       const [a, b] = [await existing("a"), await existing("b")];
-      await records.deletePersons(projectId, [a.uuid], { withEvents: true });
+      await records.deletePersons(projectId, [a.uuid], { withEvents: true, now });
       await records.deleteEvents(projectId, [b.uuid]);
       const changes = await records.eventChanges(10);
       expect(changes.map(({ id, ...rest }) => rest)).toEqual([
@@ -365,19 +369,19 @@ export function personRecordsContract(open: () => Promise<PersonRecordsFixture>)
     const { id, uuid } = await existing("a");
     expect(await flagged("a")).toEqual({ plan: "pro", age: 3 });
     expect(
-      await records.changeProperties(projectId, { uuid }, setting({ plan: "free" }), now),
+      await records.changeProperties(projectId, { uuid }, setting({ plan: "free" }), { now }),
     ).toBe("changed");
     expect(await flagged("a")).toEqual({ plan: "free", age: 3 });
     await apply(set("a", { plan: "late" }));
     expect((await existing("a")).properties).toEqual({ plan: "free", age: 3 });
-    await records.changeProperties(projectId, { id }, { ...setting({}), unset: ["age"] }, now);
+    await records.changeProperties(projectId, { id }, { ...setting({}), unset: ["age"] }, { now });
     expect((await existing("a")).properties).toEqual({ plan: "free" });
     const long = setting({ text: "x".repeat(700_000) });
-    expect(await records.changeProperties(projectId, { id }, long, now)).toBe("too-long");
+    expect(await records.changeProperties(projectId, { id }, long, { now })).toBe("too-long");
     expect((await existing("a")).properties).toEqual({ plan: "free" });
     const nobody = { uuid: projectUuid };
-    expect(await records.changeProperties(projectId, nobody, setting({}), now)).toBeUndefined();
+    expect(await records.changeProperties(projectId, nobody, setting({}), { now })).toBeUndefined();
     const other = await fixture.newProject();
-    expect(await records.changeProperties(other, { id }, setting({}), now)).toBeUndefined();
+    expect(await records.changeProperties(other, { id }, setting({}), { now })).toBeUndefined();
   });
 }

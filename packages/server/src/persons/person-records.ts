@@ -1,5 +1,6 @@
 import type { JsonObject } from "@hedgerow/core/json";
 import type { PropertyChanges } from "@hedgerow/core/persons/property-sheet";
+import type { ActivityDraft } from "../activity/activity-log.ts";
 import type { Person } from "./person-store.ts";
 
 /** A place in the list of persons, newest first: that of the last one seen. */
@@ -73,6 +74,18 @@ export interface EventChange {
       };
 }
 
+/** Who writes persons or groups by hand, and how it is told: kept in the transaction of the change. */
+export interface WriteByHand<Subject> {
+  readonly now: Date;
+  /** User id; `null` where nobody is to be named. */
+  readonly authorId?: number | null;
+  /** `null` keeps no activity. */
+  readonly describe?: (subject: Subject) => ActivityDraft | null;
+}
+
+/** What activities are told of: properties are not kept, since they would outlive the person. */
+export type DescribedPerson = Pick<Person, "id" | "uuid">;
+
 /** How many distinct ids a list shows of each person, and a single person. */
 export const MAX_LISTED_IDS = 100;
 export const MAX_SHOWN_IDS = 10_000;
@@ -112,7 +125,7 @@ export interface PersonRecords {
     projectId: number,
     name: PersonName,
     changes: PropertyChanges,
-    now: Date,
+    write: WriteByHand<DescribedPerson>,
   ): Promise<"changed" | "too-long" | undefined>;
 
   /**
@@ -123,7 +136,7 @@ export interface PersonRecords {
   deletePersons(
     projectId: number,
     uuids: readonly string[],
-    options: { readonly withEvents: boolean },
+    options: { readonly withEvents: boolean } & WriteByHand<DescribedPerson>,
   ): Promise<readonly string[]>;
 
   /** Leaves an {@link EventChange} that deletes the events of persons, who stay. */
@@ -137,7 +150,7 @@ export interface PersonRecords {
   split(
     projectId: number,
     uuid: string,
-    options: { readonly mainDistinctId: string | null; readonly now: Date },
+    options: { readonly mainDistinctId: string | null } & WriteByHand<DescribedPerson>,
   ): Promise<"split" | "not-found" | "unknown-distinct-id">;
 
   /** Oldest first. */

@@ -1,8 +1,10 @@
 import { cleanText } from "@hedgerow/core/events/clean-json";
 import { type JsonObject, ownValue } from "@hedgerow/core/json";
 import { type PropertyChanges, PropertySheet } from "@hedgerow/core/persons/property-sheet";
-import { type Expression, type Selectable, type SqlBool, sql } from "kysely";
-import type { Group, GroupMark, GroupRecords } from "../../persons/group-records.ts";
+import { type Expression, type Selectable, type SqlBool, sql, type Transaction } from "kysely";
+import type { Group, GroupChange, GroupMark, GroupRecords } from "../../persons/group-records.ts";
+import type { WriteByHand } from "../../persons/person-records.ts";
+import { keepActivity } from "./activity-log.ts";
 import { decodeSheet } from "./apply-to-persons.ts";
 import { decodeInstant, decodeJson, encodeInstant } from "./codec.ts";
 import { containsText, likeText } from "./contains-text.ts";
@@ -92,7 +94,7 @@ export function createGroupRecords({ reads, writes }: SqlDatabase): GroupRecords
     async list({ limit, offset, after, ...query }) {
       const search = query.search === undefined ? undefined : cleanText(query.search);
       const keyPart = query.keyContains === undefined ? undefined : cleanText(query.keyContains);
-      const conditions: Condition[] = [];
+      const conditions: Condition[] = (query.condition?.requiredNames ?? []).map(hasProperty);
       if (keyPart !== undefined) {
         conditions.push(isAscii(keyPart) ? containsText(KEY, keyPart) : ALWAYS);
       }
@@ -108,11 +110,14 @@ export function createGroupRecords({ reads, writes }: SqlDatabase): GroupRecords
         part === undefined || text.toLowerCase().includes(part.toLowerCase());
       const matches = (row: GroupRow): boolean => {
         if (!contains(row.group_key, keyPart)) return false;
-        if (contains(row.group_key, search)) return true;
-        const name = ownValue(decodeJson(row.properties), "name");
-        return typeof name === "string" && contains(name, search);
+        if (search === undefined && !query.condition) return true;
+        const properties = decodeJson<JsonObject>(row.properties);
+        const name = ownValue(properties, "name");
+        const isNamed =
+          contains(row.group_key, search) || (typeof name === "string" && contains(name, search));
+        return isNamed && (query.condition?.matches({ key: row.group_key, properties }) ?? true);
       };
-      const isSearch = conditions.length > 0;
+      const isSearch = conditions.length > 0 || query.condition !== undefined;
       const windows = isSearch
         ? windowsOf(query, { after, conditions })
         : onlyWindow(
@@ -153,8 +158,7 @@ export function createGroupRecords({ reads, writes }: SqlDatabase): GroupRecords
 
     async *properties(projectId, { typeIndex, name, maxGroups }) {
       let seen = 0;
-      const conditions =
-        name === undefined ? [] : [likeText(PROPERTIES, `${JSON.stringify(cleanText(name))}:`)];
+      const conditions = name === undefined ? [] : [hasProperty(name)];
       const windows = windowsOf({ projectId, typeIndex }, { after: undefined, conditions });
       for await (const { rows } of windows) {
         yield rows.map((row) => decodeJson<JsonObject>(row.properties));
@@ -163,7 +167,8 @@ export function createGroupRecords({ reads, writes }: SqlDatabase): GroupRecords
       }
     },
 
-    async create(projectId, { typeIndex, key, properties }, now) {
+    async create(projectId, { typeIndex, key, properties }, write) {
+      const { now } = write;
       return await writes.transaction().execute(async (transaction) => {
         await lockPersons(transaction);
         const sheet = new PropertySheet();
@@ -187,11 +192,15 @@ export function createGroupRecords({ reads, writes }: SqlDatabase): GroupRecords
           )
           .returningAll()
           .executeTakeFirst();
-        return row ? decodeGroup(row) : "exists";
+        if (!row) return "exists";
+        const after = decodeGroup(row);
+        await keepWord(transaction, projectId, { of: { before: null, after }, write });
+        return after;
       });
     },
 
-    async changeProperties(projectId, { typeIndex, key }, changes, now) {
+    async changeProperties(projectId, { typeIndex, key }, changes, write) {
+      const { now } = write;
       return await writes.transaction().execute(async (transaction) => {
         await lockPersons(transaction);
         const row = await transaction
@@ -211,20 +220,27 @@ export function createGroupRecords({ reads, writes }: SqlDatabase): GroupRecords
           .where("group_type_index", "=", typeIndex)
           .where("group_key", "=", cleanText(key))
           .execute();
-        return { ...decodeGroup(row), properties: sheet.state.properties };
+        const before = decodeGroup(row);
+        const after = { ...before, properties: sheet.state.properties };
+        await keepWord(transaction, projectId, { of: { before, after }, write });
+        return after;
       });
     },
 
-    async delete(projectId, { typeIndex, key }) {
+    async delete(projectId, { typeIndex, key }, write) {
       return await writes.transaction().execute(async (transaction) => {
         await lockPersons(transaction);
-        const { numDeletedRows } = await transaction
+        const row = await transaction
           .deleteFrom("groups")
           .where("project_id", "=", projectId)
           .where("group_type_index", "=", typeIndex)
           .where("group_key", "=", cleanText(key))
-          .executeTakeFirstOrThrow();
-        return numDeletedRows > 0n;
+          .returningAll()
+          .executeTakeFirst();
+        if (!row) return false;
+        const before = decodeGroup(row);
+        await keepWord(transaction, projectId, { of: { before, after: null }, write });
+        return true;
       });
     },
   };
@@ -239,6 +255,23 @@ type Condition = Expression<SqlBool>;
 const KEY = sql.ref<string>("g.group_key");
 const PROPERTIES = sql.ref<string>("g.properties");
 const ALWAYS = sql<SqlBool>`1 = 1`;
+
+function hasProperty(name: string): Condition {
+  return likeText(PROPERTIES, `${JSON.stringify(cleanText(name))}:`);
+}
+
+/** Keeps the activity of a change, in its transaction. */
+async function keepWord(
+  transaction: Transaction<Schema>,
+  projectId: number,
+  { of, write }: { of: GroupChange; write: WriteByHand<GroupChange> },
+): Promise<void> {
+  await keepActivity(transaction, write.describe?.(of), {
+    projectId,
+    authorId: write.authorId ?? null,
+    now: write.now,
+  });
+}
 
 /** Of other letters only code knows which is the small form of which. */
 const isAscii = (text: string) => /^[\0-\x7f]*$/.test(text);

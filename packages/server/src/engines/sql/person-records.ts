@@ -1,8 +1,16 @@
 import { cleanText } from "@hedgerow/core/events/clean-json";
 import { type JsonObject, ownValue } from "@hedgerow/core/json";
 import { namesOf } from "@hedgerow/core/persons/person-name";
-import { type Expression, type Kysely, type Selectable, type SqlBool, sql } from "kysely";
 import {
+  type Expression,
+  type Kysely,
+  type Selectable,
+  type SqlBool,
+  sql,
+  type Transaction,
+} from "kysely";
+import {
+  type DescribedPerson,
   type ListedPerson,
   MAX_LISTED_IDS,
   MAX_SHOWN_IDS,
@@ -11,8 +19,10 @@ import {
   type PersonName,
   type PersonQuery,
   type PersonRecords,
+  type WriteByHand,
 } from "../../persons/person-records.ts";
 import type { Person } from "../../persons/person-store.ts";
+import { keepActivity } from "./activity-log.ts";
 import {
   changePersonProperties,
   deletePersons,
@@ -254,22 +264,27 @@ export function createPersonRecords(
       }
     },
 
-    async changeProperties(projectId, name, changes, now) {
+    async changeProperties(projectId, name, changes, write) {
+      const { now } = write;
       const outcome = await writes.transaction().execute(async (transaction) => {
         await lockPersons(transaction);
         const row = await personRow(projectId, name);
-        return row && (await changePersonProperties(transaction, row.id, { changes, now }));
+        if (!row) return undefined;
+        const changed = await changePersonProperties(transaction, row.id, { changes, now });
+        if (typeof changed === "object") await keepWord(transaction, projectId, { of: row, write });
+        return changed;
       });
       if (outcome === undefined || outcome === "too-long") return outcome;
       forget({ projectId, personIds: [outcome.personId], distinctIds: [] });
       return "changed";
     },
 
-    async deletePersons(projectId, uuids, { withEvents }) {
+    async deletePersons(projectId, uuids, { withEvents, ...write }) {
       const gone = await writes.transaction().execute(async (transaction) => {
         const position = await lockPersons(transaction);
         const deleted = await deletePersons(transaction, projectId, uuids);
         const personIds = deleted.map(({ uuid }) => uuid);
+        for (const of of deleted) await keepWord(transaction, projectId, { of, write });
         if (withEvents && personIds.length > 0) {
           const change = { kind: "delete", personIds } as const;
           await leaveEventChange(transaction, { projectId, position, change });
@@ -296,6 +311,8 @@ export function createPersonRecords(
         if (typeof split !== "string" && split.moves.length > 0) {
           const change = { kind: "reassign", moves: split.moves } as const;
           await leaveEventChange(transaction, { projectId, position, change });
+          const of = { id: split.personId, uuid };
+          await keepWord(transaction, projectId, { of, write: options });
         }
         return split;
       });
@@ -432,6 +449,19 @@ async function firstIdsOf(
     else ids.set(person_id, [distinct_id]);
   }
   return ids;
+}
+
+/** Keeps the activity of a change, in its transaction. */
+async function keepWord(
+  transaction: Transaction<Schema>,
+  projectId: number,
+  { of, write }: { of: DescribedPerson; write: WriteByHand<DescribedPerson> },
+): Promise<void> {
+  await keepActivity(transaction, write.describe?.({ id: of.id, uuid: of.uuid }), {
+    projectId,
+    authorId: write.authorId ?? null,
+    now: write.now,
+  });
 }
 
 function decodePerson(row: PersonRow, distinctIds: readonly string[]): Person {
