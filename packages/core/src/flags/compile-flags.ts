@@ -1,6 +1,7 @@
 import type { CompiledCohort } from "../cohorts/cohort.ts";
 import { compileCohorts } from "../cohorts/compile-cohorts.ts";
 import { readCohortId } from "../cohorts/read-cohort-filters.ts";
+import { encodeJson } from "../exact-json.ts";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
 import {
   accumulateShares,
@@ -18,9 +19,10 @@ import type {
   FlagDependencies,
   FlagNeeds,
   FlagSet,
+  PersonFilter,
   ResolvedDependencies,
 } from "./flag-set.ts";
-import { compileComparison, isOperator, type MatchTools } from "./match-property.ts";
+import { compileComparison, isOperator, type MatchTools, type Operator } from "./match-property.ts";
 import { type BacktrackingPatterns, type CompilePattern, NO_BACKTRACKING } from "./pattern.ts";
 import { groupProperty, type PropertyName, personProperty } from "./person-property.ts";
 import { describeReason } from "./reason.ts";
@@ -41,6 +43,8 @@ interface Surroundings {
   readonly bucketing: Bucketing;
   readonly cohorts: ReadonlyMap<number, CompiledCohort>;
   readonly groupNames: ReadonlyMap<number, string>;
+  /** Finds or makes the one filter that says something. */
+  readonly personFilter: (key: string, operator: Operator, value: Json | undefined) => PersonFilter;
 }
 
 /** Thrown while reading a stored flag that cannot be read; caught at that flag's boundary. */
@@ -69,7 +73,13 @@ export function compileFlags(
     bucketing,
     cohorts: kept.cohorts ?? compileCohorts(definitions.cohorts, matchTools),
     groupNames: new Map(definitions.groupTypes.map(({ index, name }) => [index, name])),
+    personFilter(key, operator, value) {
+      const text = textToShare(key, operator, value);
+      const known = text === null ? undefined : (shared.get(text) ?? kept.personFilters.get(text));
+      return known ?? compilePersonFilter(key, operator, { value, text, tools: matchTools });
+    },
   };
+  const shared = new Map<string, PersonFilter>();
   const byPosition: CompiledFlag[] = [];
   const byKey = new Map<string, CompiledFlag>();
   const continuityKeys: string[] = [];
@@ -78,6 +88,7 @@ export function compileFlags(
     if (!definition.active) continue;
     const flag = kept.flag(definition) ?? compileFlag(definition, surroundings);
     byPosition.push(flag);
+    noteFilters(shared, flag);
     byKey.set(definition.key, flag);
     if (flag.isContinuous) continuityKeys.push(definition.key);
     if (definition.evaluationRuntime !== "all") limits.runtime = true;
@@ -98,11 +109,51 @@ export function compileFlags(
     continuityKeys,
     bucketing,
     holdoutPrefix: bucketing.encode(HOLDOUT_PREFIX),
+    personFilters: shared,
+    turns: earlier?.turns ?? { last: 0 },
   };
 }
 
+/** Longer texts are not kept for the sake of sharing a filter. */
+const MAX_SHARED_TEXT = 200;
+
+/** What a filter says, as text; `null` when that is long. */
+function textToShare(key: string, operator: Operator, value: Json | undefined): string | null {
+  if (Array.isArray(value) && value.length > MAX_SHARED_TEXT / 2) return null;
+  if (typeof value === "string" && value.length > MAX_SHARED_TEXT) return null;
+  const text = encodeJson([key, operator, value ?? null]);
+  return text.length > MAX_SHARED_TEXT ? null : text;
+}
+
+function compilePersonFilter(
+  key: string,
+  operator: Operator,
+  { value, text, tools }: { value: Json | undefined; text: string | null; tools: MatchTools },
+): PersonFilter {
+  return {
+    kind: "person",
+    property: personProperty(key),
+    comparison: compileComparison(operator, value, tools),
+    text,
+    turn: 0,
+    step: "no_condition_match",
+  };
+}
+
+/** Notes the filters of a flag that others may share. */
+function noteFilters(shared: Map<string, PersonFilter>, flag: CompiledFlag): void {
+  for (const { filters } of flag.conditions) {
+    for (const filter of filters) {
+      if (filter.kind === "person" && filter.text !== null) shared.set(filter.text, filter);
+    }
+  }
+}
+
+const NO_FILTERS: ReadonlyMap<string, PersonFilter> = new Map();
+
 /** What of an earlier set holds still. */
 interface Kept {
+  readonly personFilters: ReadonlyMap<string, PersonFilter>;
   readonly cohorts: ReadonlyMap<number, CompiledCohort> | undefined;
   flag(definition: FlagDefinition): CompiledFlag | undefined;
 }
@@ -110,12 +161,13 @@ interface Kept {
 function keep(now: ProjectDefinitions, earlier: FlagSet | undefined): Kept {
   const before = earlier?.definitions;
   if (!earlier || !before || before.timeZone !== now.timeZone || !haveSameGroups(before, now)) {
-    return { cohorts: undefined, flag: () => undefined };
+    return { personFilters: NO_FILTERS, cohorts: undefined, flag: () => undefined };
   }
   const hasSameCohorts =
     before.cohorts.length === now.cohorts.length &&
     before.cohorts.every((cohort, at) => cohort === now.cohorts[at]);
   return {
+    personFilters: earlier.personFilters,
     cohorts: hasSameCohorts ? earlier.cohorts : undefined,
     flag(definition) {
       const flag = earlier.byKey.get(definition.key);
@@ -149,6 +201,7 @@ function blankFlag(definition: FlagDefinition, surroundings: Surroundings): Comp
     identity: identityOf(definition),
     definition,
     failure: null,
+    isPlain: false,
     dependencies: [],
     readsCohorts: false,
     enrollmentProperty: null,
@@ -163,8 +216,9 @@ function blankFlag(definition: FlagDefinition, surroundings: Surroundings): Comp
     aggregation: null,
     isDeviceBucketed: definition.bucketingIdentifier === "device_id",
     isContinuous: false,
+    hashesDistinctId: false,
     needs: NO_NEEDS,
-    answers: { matches: [], others: new Map() },
+    answers: { matches: [], noMatches: [], outOfBounds: [], others: new Map() },
   };
 }
 
@@ -194,13 +248,19 @@ function readFlag(definition: FlagDefinition, surroundings: Surroundings): Compi
   const enrollmentProperty = enrolls
     ? personProperty(`$feature_enrollment/${definition.key}`)
     : null;
+  const holdout = readHoldout(filters, blank.identity, payloads);
   return {
     ...blank,
+    isPlain:
+      reader.dependencies.size === 0 &&
+      enrollmentProperty === null &&
+      superCondition === null &&
+      holdout === null,
     dependencies: [...reader.dependencies],
     readsCohorts: reader.readsCohorts,
     enrollmentProperty,
     superCondition,
-    holdout: readHoldout(filters, blank.identity, payloads),
+    holdout,
     conditions,
     exitsEarly: ownValue(filters, "early_exit") === true,
     variantKeys: variants.keys,
@@ -208,6 +268,7 @@ function readFlag(definition: FlagDefinition, surroundings: Surroundings): Compi
     payloads,
     aggregation,
     isContinuous,
+    hashesDistinctId: !isContinuous && !blank.isDeviceBucketed,
     needs: collectNeeds(
       superCondition === null ? conditions : [superCondition, ...conditions],
       enrollmentProperty,
@@ -384,10 +445,11 @@ class ConditionReader {
     const key = typeof written === "number" ? String(written) : written;
     if (typeof key !== "string") throw new MalformedFlag();
     if (type === "flag") return this.#readDependency(key, operator, value);
+    if (type === "person") {
+      return this.#surroundings.personFilter(key, operator ?? "exact", value);
+    }
     const comparison = compileComparison(operator ?? "exact", value, this.#surroundings.tools);
     switch (type) {
-      case "person":
-        return { kind: "person", property: personProperty(key), comparison };
       case "person_metadata":
         return { kind: "person_metadata", isCreatedAt: key === "created_at", comparison };
       case "group": {

@@ -1014,3 +1014,56 @@ describe("answers", () => {
     expect(seen.size).toBe(2);
   });
 });
+
+describe("filters that several flags share", () => {
+  const flags = [
+    flagDefinition({ id: 1, key: "a", filters: { groups: [condition([filter("plan", "pro")])] } }),
+    flagDefinition({
+      id: 2,
+      key: "b",
+      filters: {
+        groups: [
+          condition([filter("plan", "pro"), filter("seats", "5", { operator: "gt" })]),
+          condition([filter("plan", "free")], { rollout_percentage: 0 }),
+        ],
+      },
+    }),
+    flagDefinition({
+      id: 3,
+      key: "c",
+      filters: { groups: [condition([filter("plan", "pro", { operator: "is_not" })])] },
+    }),
+  ];
+  const request = fc.record({
+    personProperties: fc.record(
+      { plan: fc.constantFrom<Json>("pro", "free", "Pro", null), seats: fc.constantFrom(4, 6) },
+      { requiredKeys: [] },
+    ),
+    stored: fc.constantFrom<StoredFacts>(UNREADABLE, { person: null, groups: {} }),
+  });
+
+  it("[FE-50] answer each request as if every flag had filters of its own", () => {
+    const together = compileFlags(projectOf(flags));
+    const alone = flags.map((flag) => compileFlags(projectOf([flag])));
+    fc.assert(
+      fc.property(fc.array(request, { minLength: 2, maxLength: 5 }), (requests) => {
+        for (const one of requests.map(evaluationRequest)) {
+          const answers = evaluateFlags(together, one).evaluations;
+          const expected = alone.flatMap((set) => evaluateFlags(set, one).evaluations);
+          expect(answers).toEqual(expected);
+        }
+      }),
+    );
+  });
+
+  it("[FE-50] are compiled once, also by a change that brings the same filter again", () => {
+    const [first, ...others] = flags;
+    if (first === undefined) throw new Error("no flag");
+    const before = compileFlags(projectOf([first]));
+    const after = compileFlags(projectOf([...others, first]), {}, before);
+    const [shared] = before.byKey.get("a")?.conditions[0]?.filters ?? [];
+    expect(after.byKey.get("b")?.conditions[0]?.filters[0]).toBe(shared);
+    expect([...after.personFilters.keys()]).toHaveLength(4);
+    expect(compileFlags(projectOf([]), {}, after).personFilters.size).toBe(0);
+  });
+});

@@ -14,7 +14,9 @@ import type {
   CompiledCondition,
   CompiledFilter,
   CompiledFlag,
+  FilterStep,
   FlagSet,
+  PersonFilter,
   SelectedFlags,
 } from "./flag-set.ts";
 import { compare } from "./match-property.ts";
@@ -59,6 +61,7 @@ export function evaluateFlags(
 ): EvaluationResult {
   const { flags, cyclic } = selected;
   const evaluation = new Evaluation(set, request);
+  const isReferredTo = set.dependencies.answered.size > 0;
   const evaluations = new Array<FlagEvaluation>(flags.length);
   let failedKeys: string[] | null = null;
   let faults: { key: string; error: unknown }[] | null = null;
@@ -72,7 +75,7 @@ export function evaluateFlags(
       faults ??= [];
       faults.push({ key: flag.identity.key, error });
     }
-    evaluation.remember(flag, answer);
+    if (isReferredTo) evaluation.remember(flag, answer);
     evaluations[at] = answer;
     if (answer.failed) {
       failedKeys ??= [];
@@ -98,12 +101,15 @@ export class Evaluation extends PersonView {
   declare private readonly set: FlagSet;
   declare private readonly request: EvaluationRequest;
   declare private readonly answers: Map<CompiledFlag, FlagEvaluation> | null;
+  declare private readonly turn: number;
 
   constructor(set: FlagSet, request: EvaluationRequest) {
     super(request);
     this.set = set;
     this.request = request;
     this.answers = set.dependencies.ofFlags.size > 0 ? new Map() : null;
+    set.turns.last += 1;
+    this.turn = set.turns.last;
   }
 
   /** Keeps an answer for the flags that depend on it. */
@@ -114,6 +120,7 @@ export class Evaluation extends PersonView {
 
   /** One flag, its dependencies having been evaluated before (flag-evaluation 4). */
   evaluate(flag: CompiledFlag): FlagEvaluation {
+    if (flag.isPlain) return this.conditions(flag);
     if (flag.failure !== null) return answerOf(flag, flag.failure, null);
     if (flag.dependencies.length > 0 && this.missesDependency(flag)) {
       return answerOf(flag, "missing_dependency", null);
@@ -185,7 +192,9 @@ export class Evaluation extends PersonView {
     let bestRank = 0;
     let bestIndex: number | null = null;
     let skippedGroups = false;
-    for (const condition of flag.conditions) {
+    const { conditions } = flag;
+    for (let at = 0; at < conditions.length; at += 1) {
+      const condition = conditions[at] as CompiledCondition;
       const step = this.condition(flag, condition);
       if (step === "match") return this.matched(flag, condition);
       if (isFailureStep(step)) return answerOf(flag, step, condition.index);
@@ -207,17 +216,18 @@ export class Evaluation extends PersonView {
 
   /** One condition: aggregation, filters, rollout, in this order. */
   condition(flag: CompiledFlag, condition: CompiledCondition): ConditionStep {
-    const { aggregation } = condition;
+    const { aggregation, filters } = condition;
     if (aggregation !== null) {
       if (this.groupKey(aggregation.groupName) === null) return "no_group_type";
-    } else if (this.isWithheld(flag, condition)) {
+    } else if (flag.isDeviceBucketed && this.isWithheld(flag, condition)) {
       return "out_of_rollout_bound";
     }
-    for (const filter of condition.filters) {
-      const step = this.filter(filter);
+    for (let at = 0; at < filters.length; at += 1) {
+      const filter = filters[at] as CompiledFilter;
+      const step = filter.kind === "person" ? this.personFilter(filter) : this.filter(filter);
       if (step !== "match") return step;
     }
-    return this.rollout(flag, condition);
+    return condition.rolloutPercentage === 100 ? "match" : this.rollout(flag, condition);
   }
 
   /** A person condition whose hash would need a device id that was not sent (5.4). */
@@ -230,14 +240,11 @@ export class Evaluation extends PersonView {
     );
   }
 
-  /** One filter: a match, no match (errors included), or a failure of the whole flag. */
-  filter(filter: CompiledFilter): "match" | "no_condition_match" | FailureCode {
+  /** One filter. */
+  filter(filter: CompiledFilter): FilterStep {
     switch (filter.kind) {
-      case "person": {
-        const value = this.value(filter.property);
-        if (value === UNAVAILABLE) return "database_error";
-        return compare(filter.comparison, value, this) === true ? "match" : "no_condition_match";
-      }
+      case "person":
+        return this.personFilter(filter);
       case "group": {
         const value = this.groupValue(filter);
         if (value === UNAVAILABLE) return "database_error";
@@ -259,6 +266,20 @@ export class Evaluation extends PersonView {
         return isMember === filter.wanted ? "match" : "no_condition_match";
       }
     }
+  }
+
+  private personFilter(filter: PersonFilter): FilterStep {
+    if (filter.turn === this.turn) return filter.step;
+    const value = this.value(filter.property);
+    const step =
+      value === UNAVAILABLE
+        ? "database_error"
+        : compare(filter.comparison, value, this) === true
+          ? "match"
+          : "no_condition_match";
+    filter.turn = this.turn;
+    filter.step = step;
+    return step;
   }
 
   /** What an expectation on another flag gives (flag-evaluation 11.2, 11.3). */
@@ -302,12 +323,10 @@ export class Evaluation extends PersonView {
   }
 
   private rollout(flag: CompiledFlag, condition: CompiledCondition): ConditionStep {
-    const percentage = condition.rolloutPercentage;
-    if (percentage === 100) return "match";
     const identifier = this.conditionIdentifier(flag, condition);
     if (identifier === null) return "hash_key_override_error";
     const hash = this.hash(flag, identifier, NO_SALT);
-    return isInsideRollout(hash, percentage) ? "match" : "out_of_rollout_bound";
+    return isInsideRollout(hash, condition.rolloutPercentage) ? "match" : "out_of_rollout_bound";
   }
 
   private matched(flag: CompiledFlag, condition: CompiledCondition): FlagEvaluation {
@@ -334,9 +353,9 @@ export class Evaluation extends PersonView {
     if (condition.aggregation !== null) {
       return this.groupKey(condition.aggregation.groupName) ?? "";
     }
+    if (flag.hashesDistinctId) return this.distinctId;
     const { distinctId, anonDistinctId } = this.request;
     if (flag.isDeviceBucketed) return this.deviceId() ?? distinctId;
-    if (!flag.isContinuous) return distinctId;
     const { person } = this;
     const { anonymousHashKeyOverrides: others } = this.request.stored;
     if (person === "unavailable" || person?.hashKeyOverrides === "unavailable") return null;
@@ -378,11 +397,7 @@ function answerOf(
   ending: Exclude<Ending, "condition_match"> | "enrolled",
   conditionIndex: number | null,
 ): FlagEvaluation {
-  let answers = flag.answers.others.get(ending);
-  if (answers === undefined) {
-    answers = [];
-    flag.answers.others.set(ending, answers);
-  }
+  const answers = answersOf(flag, ending);
   const position = conditionIndex === null ? 0 : conditionIndex + 1;
   const known = answers[position];
   if (known !== undefined) return known;
@@ -392,6 +407,19 @@ function answerOf(
       : createAnswer(flag, ending, conditionIndex, false, payloadKeyOf(flag, ending));
   answers[position] = answer;
   return answer;
+}
+
+function answersOf(
+  { answers: { noMatches, outOfBounds, others } }: CompiledFlag,
+  ending: Ending | "enrolled",
+): (FlagEvaluation | undefined)[] {
+  if (ending === "no_condition_match") return noMatches;
+  if (ending === "out_of_rollout_bound") return outOfBounds;
+  const known = others.get(ending);
+  if (known !== undefined) return known;
+  const made: (FlagEvaluation | undefined)[] = [];
+  others.set(ending, made);
+  return made;
 }
 
 /** The newer enrolment attaches the payload to its off answer too (8.3). */

@@ -30,6 +30,10 @@ export interface FlagSet extends SelectedFlags {
   readonly continuityKeys: readonly string[];
   readonly bucketing: Bucketing;
   readonly holdoutPrefix: EncodedText;
+  /** The filters on persons that several flags may share, by what they say. */
+  readonly personFilters: ReadonlyMap<string, PersonFilter>;
+  /** Counts evaluations: a filter knows by it whether its last result is of the one under way. */
+  readonly turns: { last: number };
 }
 
 /** Flags to evaluate for one request: a set's all, or those it asks for and what they depend on. */
@@ -72,6 +76,8 @@ export interface CompiledFlag {
   readonly definition: FlagDefinition;
   /** Set when the stored definition could not be read: the flag fails on every request. */
   readonly failure: FailureCode | null;
+  /** True when its conditions alone decide: no failure, dependency, enrolment or holdout comes first. */
+  readonly isPlain: boolean;
   /** Names, ids or keys, of the flags this one refers to; see {@link FlagDependencies}. */
   readonly dependencies: readonly string[];
   /** True when it reads cohorts: it is then compiled again when those change. */
@@ -90,6 +96,8 @@ export interface CompiledFlag {
   readonly isDeviceBucketed: boolean;
   /** Eligible for experience continuity (flag-evaluation 16.1). */
   readonly isContinuous: boolean;
+  /** True when conditions on persons hash the distinct id, whatever else is known (5.4, 16.1). */
+  readonly hashesDistinctId: boolean;
   readonly needs: FlagNeeds;
   /** Answers given so far: equal outcomes of a flag are one shared object. */
   readonly answers: FlagAnswers;
@@ -99,6 +107,9 @@ export interface CompiledFlag {
 export interface FlagAnswers {
   /** For matches: by condition and variant, `condition * (variants + 1) + variant + 1`. */
   readonly matches: (FlagEvaluation | undefined)[];
+  /** The two most frequent other endings, by condition. */
+  readonly noMatches: (FlagEvaluation | undefined)[];
+  readonly outOfBounds: (FlagEvaluation | undefined)[];
   /** For all else: by ending, then by condition plus one (0 for no condition). */
   readonly others: Map<Ending | "enrolled", (FlagEvaluation | undefined)[]>;
 }
@@ -131,11 +142,7 @@ export interface CompiledCondition {
 
 /** One filter of a condition. */
 export type CompiledFilter =
-  | {
-      readonly kind: "person";
-      readonly property: PropertyName;
-      readonly comparison: CompiledComparison;
-    }
+  | PersonFilter
   | {
       readonly kind: "group";
       readonly groupName: string | null;
@@ -161,6 +168,24 @@ export type CompiledFilter =
       /** Membership that matches; `null` for an operator that never does. */
       readonly wanted: boolean | null;
     };
+
+/**
+ * A filter on the person. Equal ones of a project are one object, which keeps the result of the
+ * evaluation under way: what many flags ask is compared once per request.
+ */
+export interface PersonFilter {
+  readonly kind: "person";
+  readonly property: PropertyName;
+  readonly comparison: CompiledComparison;
+  /** What the filter says, where others may say the same; `null` for one that is not shared. */
+  readonly text: string | null;
+  /** The evaluation that `step` is the result of. */
+  turn: number;
+  step: FilterStep;
+}
+
+/** What a filter gives: a match, no match (errors included), or a failure of the whole flag. */
+export type FilterStep = "match" | "no_condition_match" | FailureCode;
 
 /** Facts one or more flags may read, cohorts included, dependencies not. */
 export interface FlagNeeds {
