@@ -1,8 +1,10 @@
 import type { CohortDefinition, FailureCode } from "../flags/flag.ts";
 import { compileComparison, isOperator, type MatchTools } from "../flags/match-property.ts";
 import { type PropertyName, personProperty } from "../flags/person-property.ts";
-import type { CohortNeeds, CohortRule, CompiledCohort } from "./cohort.ts";
-import { type CohortNode, readCohortFilters } from "./read-cohort-filters.ts";
+import type { JsonObject } from "../json.ts";
+import { type Behavior, readBehavior } from "./behavior.ts";
+import type { CohortCalculation, CohortNeeds, CohortRule, CompiledCohort } from "./cohort.ts";
+import { asksForBehavior, type CohortNode, readCohortFilters } from "./read-cohort-filters.ts";
 
 const NOBODY: CohortRule = { kind: "nobody" };
 
@@ -10,52 +12,94 @@ interface Draft {
   readonly definition: CohortDefinition;
   readonly failure: FailureCode | null;
   readonly rule: CohortRule;
+  readonly hasStoredMembers: boolean;
+  /** The cohort as it was compiled before, when its definition is the same. */
+  readonly earlier?: CompiledCohort;
 }
 
 /**
  * Compiles a project's cohorts, by id. A cohort that cannot be read, that refers to an unknown
  * one, or that lies on or leads to a cycle carries the failure code (flag-evaluation 10.6).
+ * @param earlier what was compiled before with the same tools: cohorts that are still the same, and
+ *   all they refer to, stay the same objects
  */
 export function compileCohorts(
   definitions: readonly CohortDefinition[],
   tools: MatchTools,
+  earlier?: ReadonlyMap<number, CompiledCohort>,
 ): ReadonlyMap<number, CompiledCohort> {
   const drafts = new Map<number, Draft>();
-  for (const definition of definitions) drafts.set(definition.id, draftCohort(definition, tools));
+  for (const definition of definitions) {
+    const before = earlier?.get(definition.id);
+    drafts.set(
+      definition.id,
+      before?.definition === definition ? keepDraft(before) : draftCohort(definition, tools),
+    );
+  }
   const compiled = new Map<number, CompiledCohort>();
-  for (const id of drafts.keys()) settle(id, drafts, compiled);
+  for (const id of drafts.keys()) settle(id, drafts, compiled, earlier);
   return compiled;
 }
 
 function draftCohort(definition: CohortDefinition, tools: MatchTools): Draft {
-  if (definition.isStatic) return { definition, failure: null, rule: NOBODY };
+  const nobody = { definition, failure: null, rule: NOBODY, hasStoredMembers: false };
+  if (definition.isStatic) return { ...nobody, hasStoredMembers: true };
   const filters = readCohortFilters(definition.filters);
-  if (filters.kind === "empty") return { definition, failure: null, rule: NOBODY };
-  if (filters.kind === "malformed") {
-    return { definition, failure: "cohort_filters_parsing_error", rule: NOBODY };
-  }
-  if (hasBehavior(filters.node)) return { definition, failure: null, rule: NOBODY };
-  const rule = compileNode(filters.node, tools);
+  if (filters.kind === "empty") return nobody;
+  if (filters.kind === "malformed") return { ...nobody, failure: "cohort_filters_parsing_error" };
+  if (asksForBehavior(filters.node)) return { ...nobody, hasStoredMembers: true };
+  const rule = compileNode(filters.node, tools, () => null);
   return rule === null
-    ? { definition, failure: "cohort_filters_parsing_error", rule: NOBODY }
-    : { definition, failure: null, rule };
+    ? { ...nobody, failure: "cohort_filters_parsing_error" }
+    : { ...nobody, rule };
 }
 
-function hasBehavior(node: CohortNode): boolean {
-  return node.kind === "behavior" || (node.kind === "group" && node.nodes.some(hasBehavior));
+function keepDraft(earlier: CompiledCohort): Draft {
+  const { definition, ownFailure, rule, hasStoredMembers } = earlier;
+  return { definition, failure: ownFailure, rule, hasStoredMembers, earlier };
 }
 
-function compileNode(node: CohortNode, tools: MatchTools): CohortRule | null {
+/**
+ * The rule of a dynamic cohort with its behavioral leaves, for finding its members; what is wrong
+ * with it where it cannot be read.
+ */
+export function compileCalculation(
+  definition: CohortDefinition,
+  tools: MatchTools,
+  timeZone: string,
+): CohortCalculation | string {
+  const filters = readCohortFilters(definition.filters);
+  if (filters.kind === "malformed") return filters.problem;
+  if (filters.kind === "empty") return { rule: NOBODY, behaviors: [] };
+  const behaviors: Behavior[] = [];
+  let problem = "an operator of the rule is not known";
+  const rule = compileNode(filters.node, tools, (leaf) => {
+    const behavior = readBehavior(leaf, timeZone);
+    if (typeof behavior !== "string") return behaviors.push(behavior) - 1;
+    problem = behavior;
+    return null;
+  });
+  return rule === null ? problem : { rule, behaviors };
+}
+
+/** @param readLeaf gives the index of a behavioral leaf; `null` where it cannot be read */
+function compileNode(
+  node: CohortNode,
+  tools: MatchTools,
+  readLeaf: (leaf: JsonObject) => number | null,
+): CohortRule | null {
   switch (node.kind) {
-    case "behavior":
-      return NOBODY;
+    case "behavior": {
+      const index = readLeaf(node.leaf);
+      return index === null ? null : { kind: "behavior", index, isNegated: node.isNegated };
+    }
     case "cohort":
       return { kind: "cohort", id: node.id, wanted: node.wanted };
     case "group": {
       if (node.nodes.length === 0) return NOBODY;
       const rules: CohortRule[] = [];
       for (const child of node.nodes) {
-        const rule = compileNode(child, tools);
+        const rule = compileNode(child, tools, readLeaf);
         if (rule === null) return null;
         rules.push(rule);
       }
@@ -79,6 +123,7 @@ function settle(
   id: number,
   drafts: ReadonlyMap<number, Draft>,
   compiled: Map<number, CompiledCohort>,
+  earlier: ReadonlyMap<number, CompiledCohort> | undefined,
 ): void {
   // An explicit stack: chains of cohorts may be longer than the call stack.
   const stack: { id: number; children: readonly number[]; next: number }[] = [];
@@ -99,7 +144,17 @@ function settle(
       visiting.delete(frame.id);
       const draft = drafts.get(frame.id);
       if (draft !== undefined) {
-        compiled.set(frame.id, finish(draft, frame.children, compiled, cyclic.has(frame.id)));
+        const isCyclic = cyclic.has(frame.id);
+        const isSame =
+          draft.earlier !== undefined &&
+          !isCyclic &&
+          frame.children.every((nested) => compiled.get(nested) === earlier?.get(nested));
+        compiled.set(
+          frame.id,
+          isSame && draft.earlier
+            ? draft.earlier
+            : finish(draft, frame.children, compiled, isCyclic),
+        );
       }
     } else if (visiting.has(child)) {
       // Everything on the stack from the child on leads round.
@@ -123,16 +178,17 @@ function finish(
   compiled: ReadonlyMap<number, CompiledCohort>,
   isCyclic: boolean,
 ): CompiledCohort {
+  const { definition, rule, hasStoredMembers } = draft;
   let failure: FailureCode | null = draft.failure ?? (isCyclic ? "dependency_cycle_cohort" : null);
   const properties = new Map<string, PropertyName>();
   let createdAt = false;
-  let staticCohorts = draft.definition.isStatic;
+  let staticCohorts = hasStoredMembers;
   const collect = (needs: CohortNeeds): void => {
     for (const property of needs.personProperties) properties.set(property.text, property);
     createdAt ||= needs.createdAt;
     staticCohorts ||= needs.staticCohorts;
   };
-  collect(ownNeeds(draft.rule));
+  collect(ownNeeds(rule));
   for (const id of children) {
     const child = compiled.get(id);
     if (child !== undefined) {
@@ -144,10 +200,12 @@ function finish(
     }
   }
   return {
-    id: draft.definition.id,
-    isStatic: draft.definition.isStatic,
+    id: definition.id,
+    definition,
+    hasStoredMembers,
+    ownFailure: draft.failure,
     failure,
-    rule: draft.rule,
+    rule,
     needs: { personProperties: [...properties.values()], createdAt, staticCohorts },
   };
 }

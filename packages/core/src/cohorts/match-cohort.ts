@@ -13,24 +13,31 @@ export function matchCohort(
 ): boolean | typeof UNAVAILABLE {
   const known = person.membership(cohort.id);
   if (known !== undefined) return known;
-  const result = cohort.isStatic
+  const result = cohort.hasStoredMembers
     ? person.isInStaticCohort(cohort.id)
-    : matchRule(cohort.rule, cohorts, person);
+    : matchRule(cohort.rule, cohorts, person, NOTHING_PERFORMED);
   person.rememberMembership(cohort.id, result);
   return result;
 }
 
-function matchRule(
+const NOTHING_PERFORMED = (): boolean => false;
+
+/**
+ * Whether a rule holds for the person: of a cohort, or of a calculation of its members.
+ * @param performed whether the person did what a behavioral leaf asks for, by its index
+ */
+export function matchRule(
   rule: CohortRule,
   cohorts: ReadonlyMap<number, CompiledCohort>,
   person: PersonView,
+  performed: (index: number) => boolean,
 ): boolean | typeof UNAVAILABLE {
   switch (rule.kind) {
     case "nobody":
       return false;
     case "group":
       for (const child of rule.rules) {
-        const matched = matchRule(child, cohorts, person);
+        const matched = matchRule(child, cohorts, person, performed);
         if (matched === UNAVAILABLE) return UNAVAILABLE;
         if (matched !== rule.all) return matched;
       }
@@ -45,6 +52,8 @@ function matchRule(
       if (value === UNAVAILABLE) return UNAVAILABLE;
       return (compare(rule.comparison, value, person) === true) !== rule.isNegated;
     }
+    case "behavior":
+      return performed(rule.index) !== rule.isNegated;
     case "cohort": {
       const nested = cohorts.get(rule.id);
       if (nested === undefined) return !rule.wanted;

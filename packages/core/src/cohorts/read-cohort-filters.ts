@@ -14,8 +14,8 @@ export type CohortNode =
       readonly isNegated: boolean;
     }
   | { readonly kind: "cohort"; readonly id: number; readonly wanted: boolean }
-  /** Rules on past behavior, which evaluation does not know: nobody is in such a cohort (10.7). */
-  | { readonly kind: "behavior" };
+  /** A rule on past behavior: see `readBehavior`. */
+  | { readonly kind: "behavior"; readonly leaf: JsonObject; readonly isNegated: boolean };
 
 /** What a stored rule turned out to be. */
 export type CohortFilters =
@@ -43,6 +43,21 @@ export function readCohortFilters(filters: JsonObject): CohortFilters {
   return node.kind === "group" && node.nodes.length === 0
     ? { kind: "empty" }
     : { kind: "rule", node };
+}
+
+/** Whether a rule asks for past behavior anywhere: its members are then calculated and stored. */
+export function asksForBehavior(node: CohortNode): boolean {
+  return node.kind === "behavior" || (node.kind === "group" && node.nodes.some(asksForBehavior));
+}
+
+/** Whether the members of a cohort are stored: those of a list, and those found by past behavior. */
+export function hasStoredMembers(cohort: {
+  readonly isStatic: boolean;
+  readonly filters: JsonObject;
+}): boolean {
+  if (cohort.isStatic) return true;
+  const filters = readCohortFilters(cohort.filters);
+  return filters.kind === "rule" && asksForBehavior(filters.node);
 }
 
 /** The id a cohort filter names: an integer, or text that is one; `null` otherwise. */
@@ -82,10 +97,12 @@ function readGroup(json: JsonObject, values: Json, depth: number): CohortNode | 
 
 function readLeaf(json: JsonObject, parent: "AND" | "OR"): CohortNode | string {
   const type = ownValue(json, "type") ?? "person";
-  if (typeof type === "string" && BEHAVIOR_TYPES.has(type)) return { kind: "behavior" };
   const negation = ownValue(json, "negation");
   if (negation !== undefined && negation !== null && typeof negation !== "boolean") {
     return "negation must be true or false";
+  }
+  if (typeof type === "string" && BEHAVIOR_TYPES.has(type)) {
+    return { kind: "behavior", leaf: json, isNegated: negation === true };
   }
   const operator = ownValue(json, "operator") ?? null;
   if (type === "cohort" || type === "static-cohort" || type === "dynamic-cohort") {

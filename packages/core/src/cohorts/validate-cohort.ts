@@ -2,6 +2,7 @@ import type { CohortDefinition, ProjectDefinitions } from "../flags/flag.ts";
 import { validateComparison } from "../flags/validate-comparison.ts";
 import type { DefinitionProblem } from "../flags/validate-filters.ts";
 import { isJsonObject, type Json } from "../json.ts";
+import { readBehavior } from "./behavior.ts";
 import { type CohortNode, readCohortFilters } from "./read-cohort-filters.ts";
 
 /** What the filters of a cohort are checked against. */
@@ -9,8 +10,6 @@ export interface CohortContext {
   readonly definitions: Pick<ProjectDefinitions, "cohorts" | "timeZone">;
   /** The cohort being changed; `null` for one being created. */
   readonly id: number | null;
-  /** True when a flag uses the cohort: it may then not ask for past behavior. */
-  readonly isUsedInFlags: boolean;
 }
 
 const MAX_LIST_VALUES = 1_000;
@@ -39,8 +38,18 @@ export function validateCohortFilters(
       problems.push(problem("cohort_does_not_exist", `Cohort with id ${id} does not exist`));
     }
   }
-  if (context.id !== null && leadsTo(context.id, nestedIds(read.node), others)) {
-    problems.push(problem("invalid_input", "Cohorts cannot reference other cohorts in a loop."));
+  const path = context.id === null ? null : pathTo(context.id, nestedIds(read.node), others);
+  if (path !== null) {
+    const names = path.map((id) => {
+      const name = others.get(id)?.name;
+      return name === undefined ? `this cohort (ID: ${id})` : `${name} (ID: ${id})`;
+    });
+    problems.push(
+      problem(
+        "invalid_input",
+        `Cohorts cannot reference other cohorts in a loop: this cohort → ${names.join(" → ")}.`,
+      ),
+    );
   }
   return problems;
 }
@@ -55,15 +64,10 @@ function checkNode(node: CohortNode, context: CohortContext): DefinitionProblem[
       return node.nodes.flatMap((child) => checkNode(child, context));
     case "cohort":
       return [];
-    case "behavior":
-      return context.isUsedInFlags
-        ? [
-            problem(
-              "behavioral_cohort_found",
-              "Behavioral filters cannot be added to cohorts used in feature flags.",
-            ),
-          ]
-        : [];
+    case "behavior": {
+      const behavior = readBehavior(node.leaf, context.definitions.timeZone);
+      return typeof behavior === "string" ? [problem("invalid_input", behavior)] : [];
+    }
     case "property": {
       if (Array.isArray(node.value) && node.value.length > MAX_LIST_VALUES) {
         return [
@@ -84,22 +88,28 @@ function nestedIds(node: CohortNode): readonly number[] {
   return node.kind === "group" ? node.nodes.flatMap(nestedIds) : [];
 }
 
-/** Whether some chain of nested cohorts arrives at `id`. */
-function leadsTo(
+/** The ids on the shortest chain of nested cohorts that arrives at `id`; `null` where none does. */
+function pathTo(
   id: number,
   start: readonly number[],
   cohorts: ReadonlyMap<number, CohortDefinition>,
-): boolean {
-  const seen = new Set<number>();
-  const open = [...start];
-  for (let current = open.pop(); current !== undefined; current = open.pop()) {
-    if (current === id) return true;
-    if (seen.has(current)) continue;
-    seen.add(current);
+): readonly number[] | null {
+  const cameFrom = new Map<number, number | null>(start.map((first) => [first, null]));
+  // A map's keys are visited in the order in which they were set, also those set meanwhile.
+  for (const current of cameFrom.keys()) {
+    if (current === id) break;
     const cohort = cohorts.get(current);
     const filters =
       cohort === undefined || cohort.isStatic ? null : readCohortFilters(cohort.filters);
-    if (filters?.kind === "rule") open.push(...nestedIds(filters.node));
+    if (filters?.kind !== "rule") continue;
+    for (const next of nestedIds(filters.node)) {
+      if (!cameFrom.has(next)) cameFrom.set(next, current);
+    }
   }
-  return false;
+  if (!cameFrom.has(id)) return null;
+  const path: number[] = [];
+  for (let step: number | null = id; step !== null; step = cameFrom.get(step) ?? null) {
+    path.unshift(step);
+  }
+  return path;
 }

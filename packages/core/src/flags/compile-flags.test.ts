@@ -41,6 +41,46 @@ describe("compiling after a change", () => {
     );
   });
 
+  it("[FE-49] compiles the flags that read a changed cohort, also one inside others, and no others", () => {
+    const reading = (key: string, id: number, cohortId: number) =>
+      flagDefinition({
+        key,
+        id,
+        filters: {
+          groups: [{ properties: [{ key: "id", type: "cohort", value: cohortId }] }],
+        },
+      });
+    const rule = (id: number, value: string) =>
+      dynamicCohort(id, {
+        type: "AND",
+        values: [{ key: "plan", type: "person", operator: "exact", value }],
+      });
+    const outer = dynamicCohort(2, {
+      type: "AND",
+      values: [{ key: "id", type: "cohort", value: 1 }],
+    });
+    const flags = [reading("inner", 1, 1), reading("outer", 2, 2), reading("other", 3, 3)];
+    const other = rule(3, "free");
+    const before = compileFlags(projectOf(flags, { cohorts: [rule(1, "pro"), outer, other] }));
+    const after = compileFlags(
+      projectOf(flags, { cohorts: [rule(1, "team"), outer, other] }),
+      {},
+      before,
+    );
+    const isKept = (key: string) => after.byKey.get(key) === before.byKey.get(key);
+    expect(["inner", "outer", "other"].map(isKept)).toEqual([false, false, true]);
+    expect(after.cohorts.get(3)).toBe(before.cohorts.get(3));
+    const removed = compileFlags(projectOf(flags, { cohorts: [outer, other] }), {}, after);
+    expect(removed.byKey.get("other")).toBe(before.byKey.get("other"));
+    expect(removed.cohorts.get(2)?.failure).toBe("dependency_not_found_cohort");
+    const added = compileFlags(
+      projectOf(flags, { cohorts: [rule(1, "pro"), outer, other] }),
+      {},
+      removed,
+    );
+    expect(added.cohorts.get(2)?.failure).toBeNull();
+  });
+
   it("[FE-49] sees what changed around a kept flag: the flags and cohorts it refers to", () => {
     const dependant = flagDefinition({
       key: "dependant",

@@ -68,10 +68,11 @@ export function compileFlags(
     backtracking: tools.backtracking ?? NO_BACKTRACKING,
     ...(tools.compilePattern && { compilePattern: tools.compilePattern }),
   };
+  const cohorts = compileCohorts(definitions.cohorts, matchTools, kept.cohorts);
   const surroundings: Surroundings = {
     tools: matchTools,
     bucketing,
-    cohorts: kept.cohorts ?? compileCohorts(definitions.cohorts, matchTools),
+    cohorts,
     groupNames: new Map(definitions.groupTypes.map(({ index, name }) => [index, name])),
     personFilter(key, operator, value) {
       const text = textToShare(key, operator, value);
@@ -86,7 +87,7 @@ export function compileFlags(
   const limits = { runtime: false, contexts: false };
   for (const definition of definitions.flags) {
     if (!definition.active) continue;
-    const flag = kept.flag(definition) ?? compileFlag(definition, surroundings);
+    const flag = kept.flag(definition, cohorts) ?? compileFlag(definition, surroundings);
     byPosition.push(flag);
     noteFilters(shared, flag);
     byKey.set(definition.key, flag);
@@ -155,7 +156,10 @@ const NO_FILTERS: ReadonlyMap<string, PersonFilter> = new Map();
 interface Kept {
   readonly personFilters: ReadonlyMap<string, PersonFilter>;
   readonly cohorts: ReadonlyMap<number, CompiledCohort> | undefined;
-  flag(definition: FlagDefinition): CompiledFlag | undefined;
+  flag(
+    definition: FlagDefinition,
+    cohorts: ReadonlyMap<number, CompiledCohort>,
+  ): CompiledFlag | undefined;
 }
 
 function keep(now: ProjectDefinitions, earlier: FlagSet | undefined): Kept {
@@ -163,15 +167,13 @@ function keep(now: ProjectDefinitions, earlier: FlagSet | undefined): Kept {
   if (!earlier || !before || before.timeZone !== now.timeZone || !haveSameGroups(before, now)) {
     return { personFilters: NO_FILTERS, cohorts: undefined, flag: () => undefined };
   }
-  const hasSameCohorts =
-    before.cohorts.length === now.cohorts.length &&
-    before.cohorts.every((cohort, at) => cohort === now.cohorts[at]);
   return {
     personFilters: earlier.personFilters,
-    cohorts: hasSameCohorts ? earlier.cohorts : undefined,
-    flag(definition) {
+    cohorts: earlier.cohorts,
+    flag(definition, cohorts) {
       const flag = earlier.byKey.get(definition.key);
-      const isSame = flag?.definition === definition && (hasSameCohorts || !flag.readsCohorts);
+      if (flag?.definition !== definition) return undefined;
+      const isSame = flag.cohortIds.every((id) => cohorts.get(id) === earlier.cohorts.get(id));
       return isSame ? flag : undefined;
     },
   };
@@ -203,7 +205,7 @@ function blankFlag(definition: FlagDefinition, surroundings: Surroundings): Comp
     failure: null,
     isPlain: false,
     dependencies: [],
-    readsCohorts: false,
+    cohortIds: [],
     enrollmentProperty: null,
     superCondition: null,
     holdout: null,
@@ -257,7 +259,7 @@ function readFlag(definition: FlagDefinition, surroundings: Surroundings): Compi
       superCondition === null &&
       holdout === null,
     dependencies: [...reader.dependencies],
-    readsCohorts: reader.readsCohorts,
+    cohortIds: [...reader.cohortIds],
     enrollmentProperty,
     superCondition,
     holdout,
@@ -392,7 +394,7 @@ function readPercentage(condition: JsonObject): number {
 /** Reads the conditions of one flag, gathering what they depend on. */
 class ConditionReader {
   readonly dependencies = new Set<string>();
-  readsCohorts = false;
+  readonly cohortIds = new Set<number>();
   readonly #surroundings: Surroundings;
   readonly #variants: Variants;
   readonly #aggregation: Aggregation | null;
@@ -434,9 +436,9 @@ class ConditionReader {
     const value = ownValue(filter, "value");
     const type = ownValue(filter, "type") ?? "person";
     if (type === "cohort") {
-      this.readsCohorts = true;
       const id = readCohortId(value);
       if (id === null) throw new MalformedFlag();
+      this.cohortIds.add(id);
       const wanted =
         operator === null || operator === "in" ? true : operator === "not_in" ? false : null;
       return { kind: "cohort", cohort: this.#surroundings.cohorts.get(id) ?? null, wanted };

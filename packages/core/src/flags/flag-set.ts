@@ -80,8 +80,8 @@ export interface CompiledFlag {
   readonly isPlain: boolean;
   /** Names, ids or keys, of the flags this one refers to; see {@link FlagDependencies}. */
   readonly dependencies: readonly string[];
-  /** True when it reads cohorts: it is then compiled again when those change. */
-  readonly readsCohorts: boolean;
+  /** Ids of the cohorts it reads, unknown ones too: it is compiled again when one of them changes. */
+  readonly cohortIds: readonly number[];
   readonly enrollmentProperty: PropertyName | null;
   /** Legacy early access: the first of `super_groups` (flag-evaluation 8.4). */
   readonly superCondition: CompiledCondition | null;

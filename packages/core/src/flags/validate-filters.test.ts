@@ -23,7 +23,7 @@ const definitions = projectOf(
     cohorts: [
       staticCohort(5),
       {
-        ...dynamicCohort(6, { type: "OR", values: [{ type: "behavioral", key: "$pageview" }] }),
+        ...dynamicCohort(6, { type: "OR", values: [{ type: "event", key: "$pageview" }] }),
         name: "Viewers",
       },
       dynamicCohort(7, { type: "AND", values: [{ key: "id", type: "cohort", value: 6 }] }),

@@ -1,3 +1,4 @@
+import { readBehavior } from "../cohorts/behavior.ts";
 import {
   type CohortNode,
   readCohortFilters,
@@ -246,7 +247,7 @@ class FilterCheck {
       this.#add(`Cohort with id ${id} does not exist`, "cohort_does_not_exist");
       return;
     }
-    const behavioral = findBehavioralCohort(cohort, cohorts);
+    const behavioral = findUncomputableCohort(cohort, cohorts, this.#context.definitions.timeZone);
     if (behavioral !== null) {
       this.#add(
         `Cohort '${behavioral.name}' with filters on events cannot be used in feature flags.`,
@@ -404,10 +405,11 @@ function show(value: Json): string {
   return text.length > 100 ? `${text.slice(0, 100)}…` : text;
 }
 
-/** The first cohort with rules on past behavior among a cohort and those nested in it. */
-function findBehavioralCohort(
+/** The first cohort whose rules on past behavior cannot be calculated, among a cohort and those nested in it. */
+function findUncomputableCohort(
   cohort: CohortDefinition,
   cohorts: ReadonlyMap<number, CohortDefinition>,
+  timeZone: string,
 ): CohortDefinition | null {
   const seen = new Set<number>();
   const open = [cohort];
@@ -417,7 +419,9 @@ function findBehavioralCohort(
     const filters = readCohortFilters(current.filters);
     if (filters.kind !== "rule") continue;
     const leaves = leavesOf(filters.node);
-    if (leaves.some((leaf) => leaf.kind === "behavior")) return current;
+    const cannotBeRead = (leaf: CohortNode) =>
+      leaf.kind === "behavior" && typeof readBehavior(leaf.leaf, timeZone) === "string";
+    if (leaves.some(cannotBeRead)) return current;
     for (const leaf of leaves) {
       const nested = leaf.kind === "cohort" ? cohorts.get(leaf.id) : undefined;
       if (nested !== undefined) open.push(nested);

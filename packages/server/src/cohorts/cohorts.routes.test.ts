@@ -240,37 +240,42 @@ describe("cohorts", () => {
     const nesting = (value: number) => ruleOf({ type: "cohort", key: "id", value });
     const first = await create({ name: "First" });
     const second = await create({ name: "Second", filters: nesting(first.id) });
-    for (const id of [first.id, second.id]) {
+    for (const [id, through] of [
+      [first.id, ""],
+      [second.id, ` → Second (ID: ${second.id})`],
+    ] as const) {
       expect(await send("PATCH", first.id, { filters: nesting(id) })).toMatchObject(
-        refusal("invalid_input", "Cohorts cannot reference other cohorts in a loop.", "filters"),
+        refusal(
+          "invalid_input",
+          `Cohorts cannot reference other cohorts in a loop: this cohort${through} → this cohort (ID: ${first.id}).`,
+          "filters",
+        ),
       );
     }
   });
 
-  test("[CO-9] a cohort that flags reach gets no rule on past behavior", async () => {
+  test("[CO-9] a cohort that flags reach may ask for past behavior, and what cannot be calculated is refused", async () => {
     const behavior = {
       type: "behavioral",
       key: "bought",
       value: "performed_event",
       event_type: "events",
     };
-    const inner = await create({ name: "Inner", filters: ruleOf(leaf) });
-    const outer = await create({
-      name: "Outer",
-      filters: ruleOf({ type: "cohort", key: "id", value: inner.id }),
-    });
-    await createFlag("k", outer.id);
-    for (const { id } of [inner, outer]) {
-      expect(await send("PATCH", id, { filters: ruleOf(behavior) })).toMatchObject(
-        refusal(
-          "behavioral_cohort_found",
-          "Behavioral filters cannot be added to cohorts used in feature flags.",
-          "filters",
-        ),
-      );
-    }
-    const unused = await create({ name: "Buyers", filters: ruleOf(behavior) });
-    expect(unused.cohort_type).toBe("behavioral");
+    const cohort = await create({ name: "Buyers", filters: ruleOf(leaf) });
+    await createFlag("k", cohort.id);
+    const changed = await send("PATCH", cohort.id, { filters: ruleOf(behavior) });
+    expect(changed).toMatchObject({ status: 200, body: { cohort_type: "behavioral" } });
+    expect(
+      await send("PATCH", cohort.id, {
+        filters: ruleOf({ ...behavior, value: "performed_event_sequence" }),
+      }),
+    ).toMatchObject(
+      refusal(
+        "invalid_input",
+        'behavioral conditions of kind "performed_event_sequence" are not supported',
+        "filters",
+      ),
+    );
   });
 
   test("[CO-4] a cohort in use is not deleted, and what uses it is named", async () => {

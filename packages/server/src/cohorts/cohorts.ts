@@ -180,22 +180,7 @@ function checkRule(
   { filters }: CohortFields,
   id: number | null,
 ): void {
-  const isUsedInFlags = id !== null && isReachedByFlags(definitions, id);
-  refuseProblem(validateCohortFilters(filters, { definitions, id, isUsedInFlags }));
-}
-
-/** Whether some flag names the cohort, or a cohort that leads to it. */
-function isReachedByFlags({ flags, cohorts }: VersionedDefinitions, id: number): boolean {
-  const filtersById = new Map(cohorts.map((cohort) => [cohort.id, cohort.filters]));
-  const reached = new Set<number>();
-  const open = flags.flatMap(({ filters }) => [...referencesOf(filters).cohortIds]);
-  for (let next = open.pop(); next !== undefined; next = open.pop()) {
-    if (next === id) return true;
-    if (reached.has(next)) continue;
-    reached.add(next);
-    open.push(...referencesOf(filtersById.get(next) ?? {}).cohortIds);
-  }
-  return false;
+  refuseProblem(validateCohortFilters(filters, { definitions, id }));
 }
 
 function namesAny({ uuids, distinctIds }: NamedPersons): boolean {

@@ -3,7 +3,6 @@ import { openFlagsApi } from "./flags-api.setup.ts";
 
 let api: Awaited<ReturnType<typeof openFlagsApi>>;
 let path: string;
-let cohorts: { dynamic: number; behavioral: number; nesting: number };
 let base: { id: number; key: string };
 let keys = 0;
 
@@ -25,21 +24,6 @@ beforeAll(async () => {
   api = await openFlagsApi();
   const project = `/api/projects/${await api.newProject()}`;
   path = `${project}/feature_flags`;
-  const cohort = async (name: string, leaf: object) => {
-    const filters = { properties: { type: "AND", values: [{ type: "AND", values: [leaf] }] } };
-    return (await api.send("POST", `${project}/cohorts`, { name, filters })).body.id as number;
-  };
-  const behavioral = await cohort("Buyers", {
-    type: "behavioral",
-    key: "bought",
-    value: "performed_event",
-    event_type: "events",
-  });
-  cohorts = {
-    dynamic: await cohort("Work", person("icontains", "@work")),
-    behavioral,
-    nesting: await cohort("Nesting", { type: "cohort", key: "id", value: behavioral }),
-  };
   base = (await api.send("POST", path, { key: "base", filters: when() })).body;
 });
 afterAll(() => api.close());
@@ -82,18 +66,6 @@ describe("filters that are refused", () => {
       () => ({ groups: [{ variant: "x" }], multivariate: variants(100) }),
       "invalid_input",
       "Filters are not valid (variant override does not exist)",
-    ],
-    [
-      "a behavioral cohort",
-      () => inCohort(cohorts.behavioral),
-      "behavioral_cohort_found",
-      "Cohort 'Buyers' with filters on events cannot be used in feature flags.",
-    ],
-    [
-      "a cohort that nests a behavioral one",
-      () => inCohort(cohorts.nesting),
-      "behavioral_cohort_found",
-      "Cohort 'Buyers' with filters on events cannot be used in feature flags.",
     ],
     [
       "an unknown cohort",

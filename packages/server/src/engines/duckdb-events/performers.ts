@@ -1,0 +1,173 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
+import type { DuckDBConnection, DuckDBValue } from "@duckdb/node-api";
+import { parseExactJson } from "@hedgerow/core/exact-json";
+import type { JsonObject } from "@hedgerow/core/json";
+import type { PropertyCondition } from "../../events/event-store.ts";
+import type { Performer, PerformersQuery } from "../../events/performers.ts";
+import { timestampOf } from "./duckdb-values.ts";
+import { readLongTexts } from "./long-texts.ts";
+
+/** Positions counted by one query. */
+const COUNTED_POSITIONS = 200_000;
+/** Positions of which properties are looked at by one query. */
+const SEARCHED_POSITIONS = 20_000;
+/** Texts held at a time. */
+const RUN_EVENTS = 5000;
+const RUN_CHARS = 4 * 1024 * 1024;
+/** Matching makes room for other work this often. */
+const SLICE_MS = 10;
+
+/** Runs queries on a connection of their own; `timeUp` throws when they have taken too long. */
+type Read = <Result>(
+  use: (connection: DuckDBConnection, timeUp: () => void) => Promise<Result>,
+) => Promise<Result>;
+
+/**
+ * Persons who did something, with how often: see `PerformerSource`. The events are taken in stretches
+ * of positions, as they lie in the file, so that each query reads a small part of it.
+ */
+export async function* findPerformers(
+  read: Read,
+  query: PerformersQuery,
+): AsyncGenerator<readonly Performer[]> {
+  const { properties } = query;
+  const bounds = await read((connection) => readBounds(connection, query));
+  if (bounds === undefined) return;
+  const step = properties ? SEARCHED_POSITIONS : COUNTED_POSITIONS;
+  for (let from = bounds.first; from <= bounds.last; from += step) {
+    const stretch = { from, to: from + step - 1 };
+    const found = await read((connection, timeUp) =>
+      properties
+        ? searchStretch(connection, query, { ...stretch, properties, timeUp })
+        : countStretch(connection, query, stretch),
+    );
+    if (found.length > 0) yield found;
+  }
+}
+
+interface Stretch {
+  readonly from: number;
+  readonly to: number;
+}
+
+async function readBounds(connection: DuckDBConnection, query: PerformersQuery) {
+  const values: DuckDBValue[] = [];
+  const result = await connection.runAndReadAll(
+    `select min(e.position)::double, max(e.position)::double from events e
+      where ${conditionsOf(query, values).join(" and ")}`,
+    values,
+  );
+  const [first, last] = result.getRows()[0] as [number | null, number | null];
+  return first === null || last === null ? undefined : { first, last };
+}
+
+async function countStretch(
+  connection: DuckDBConnection,
+  query: PerformersQuery,
+  { from, to }: Stretch,
+): Promise<readonly Performer[]> {
+  const values: DuckDBValue[] = [];
+  const conditions = conditionsOf(query, values);
+  const result = await connection.runAndReadAll(
+    `select person::varchar, times::double from (
+      select coalesce(m.into_id, e.person_id) as person, count(*) as times
+        from events e ${MERGES}
+        where e.position between ${from} and ${to} and ${conditions.join(" and ")}
+        group by 1)`,
+    values,
+  );
+  return (result.getRows() as [string, number][]).map(([personId, times]) => ({ personId, times }));
+}
+
+/** The same where properties decide: these are read in short runs, and matched here. */
+async function searchStretch(
+  connection: DuckDBConnection,
+  query: PerformersQuery,
+  {
+    from,
+    to,
+    properties,
+    timeUp,
+  }: Stretch & { readonly properties: PropertyCondition; readonly timeUp: () => void },
+): Promise<readonly Performer[]> {
+  const values: DuckDBValue[] = [];
+  const conditions = conditionsOf(query, values);
+  for (const name of properties.requiredNames) {
+    // Texts are written by JSON.stringify; long ones are kept elsewhere, and all looked at.
+    values.push(`${JSON.stringify(name)}:`);
+    conditions.push(`(e.properties is null or contains(e.properties, $${values.length}))`);
+  }
+  const result = await connection.runAndReadAll(
+    `select e.position::double, coalesce(m.into_id, e.person_id)::varchar, e.properties_length
+      from events e ${MERGES}
+      where e.position between ${from} and ${to} and ${conditions.join(" and ")}`,
+    values,
+  );
+  const timesOf = new Map<string, number>();
+  let turnStartedMs = performance.now();
+  for (const run of runsOf(result.getRows() as unknown as readonly Candidate[])) {
+    const texts = await readTexts(
+      connection,
+      run.map(([position]) => position),
+    );
+    for (const [position, personId] of run) {
+      if (performance.now() - turnStartedMs > SLICE_MS) {
+        await nextTurn();
+        turnStartedMs = performance.now();
+        timeUp();
+      }
+      const text = texts.get(position);
+      // What is gone was deleted a moment ago.
+      if (text === undefined || !properties.matches(parseExactJson(text) as JsonObject)) continue;
+      timesOf.set(personId, (timesOf.get(personId) ?? 0) + 1);
+    }
+  }
+  return [...timesOf].map(([personId, times]) => ({ personId, times }));
+}
+
+type Candidate = readonly [position: number, personId: string, length: number];
+
+function* runsOf(candidates: readonly Candidate[]) {
+  let run: Candidate[] = [];
+  let chars = 0;
+  for (const candidate of candidates) {
+    const length = candidate[2];
+    if (run.length > 0 && (run.length === RUN_EVENTS || chars + length > RUN_CHARS)) {
+      yield run;
+      run = [];
+      chars = 0;
+    }
+    run.push(candidate);
+    chars += length;
+  }
+  if (run.length > 0) yield run;
+}
+
+async function readTexts(
+  connection: DuckDBConnection,
+  positions: readonly number[],
+): Promise<ReadonlyMap<number, string>> {
+  const result = await connection.runAndReadAll(
+    `select position::double, properties from events
+      where position between ${Math.min(...positions)} and ${Math.max(...positions)}
+        and position in (${positions.join()})`,
+  );
+  const rows = result.getRows() as [number, string | null][];
+  const long = await readLongTexts(
+    connection,
+    "event_texts",
+    rows.flatMap(([position, text]) => (text === null ? [position] : [])),
+  );
+  return new Map(rows.map(([position, text]) => [position, text ?? long.get(position) ?? "{}"]));
+}
+
+const MERGES =
+  "left join person_merges m on m.project_id = e.project_id and m.from_id = e.person_id";
+
+function conditionsOf(query: PerformersQuery, values: DuckDBValue[]): string[] {
+  const bind = (value: DuckDBValue) => `$${values.push(value)}`;
+  const conditions = [`e.project_id = ${bind(query.projectId)}`, `e.event = ${bind(query.event)}`];
+  if (query.after) conditions.push(`e.timestamp > ${bind(timestampOf(query.after))}`);
+  if (query.before) conditions.push(`e.timestamp < ${bind(timestampOf(query.before))}`);
+  return conditions;
+}
