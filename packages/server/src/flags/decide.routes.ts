@@ -8,8 +8,13 @@ import type { PlainRequest } from "../http/front-door.ts";
 import { postPlain } from "../http/public-api.ts";
 import { queryText } from "../http/query-text.ts";
 import { type DecideDeps, decide } from "./decide.ts";
-import { parseFlagRequest } from "./decide-request.ts";
-import { type AnswerFormat, decideShape, flagsShape, writeFlagAnswer } from "./flag-answer.ts";
+import {
+  type AnswerFormat,
+  decideShape,
+  flagsShape,
+  writeFlagAnswer,
+} from "./flag-answer.schemas.ts";
+import { parseFlagRequest } from "./flag-request.schemas.ts";
 
 const tags = ["flags"];
 

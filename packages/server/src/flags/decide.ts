@@ -16,9 +16,9 @@ import { geoAddressOf } from "../http/client-address.ts";
 import type { GeoIp } from "../persons/geo-ip.ts";
 import type { FactsQuery, PersonStore } from "../persons/person-store.ts";
 import type { CompiledFlags } from "./compiled-flags.ts";
-import type { FlagRequest, Identity } from "./decide-request.ts";
 import { detectRuntime } from "./detect-runtime.ts";
 import type { FlagAnswer } from "./flag-answer.ts";
+import type { FlagRequest, Identity } from "./flag-request.ts";
 
 /** What deciding reads. */
 export interface DecideDeps {

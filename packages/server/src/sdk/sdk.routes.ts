@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { Type } from "typebox";
 import type { Project } from "../accounts/account-store.ts";
 import { type ProjectsByToken, requireProject } from "../accounts/projects-by-token.ts";
-import { CLIENT_SETTINGS } from "../flags/flag-answer.ts";
+import { CLIENT_SETTINGS } from "../flags/flag-answer.schemas.ts";
 import type { App } from "../http/app.ts";
 import { coversTag } from "../http/entity-tag.ts";
 import { Refusal } from "../http/errors.ts";

@@ -1,22 +1,8 @@
 import { cutName } from "@hedgerow/core/events/cut-name";
-import type { EvaluationRequest, FlagSelection } from "@hedgerow/core/flags/evaluation-request";
+import type { FlagSelection } from "@hedgerow/core/flags/evaluation-request";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
 import { Refusal } from "../http/errors.ts";
-
-/** What a flag request says, parsed; identity is `null` where `disable_flags` made it needless. */
-export interface FlagRequest {
-  readonly token: string;
-  readonly identity: Identity | null;
-  readonly geoipDisabled: boolean;
-  /** Where the request says it comes from; `null` leaves it to be inferred. */
-  readonly runtime: FlagSelection["runtime"];
-}
-
-/** Who is asked about, and for which flags. */
-export type Identity = Pick<
-  EvaluationRequest,
-  "distinctId" | "deviceId" | "anonDistinctId" | "groups" | "personProperties" | "groupProperties"
-> & { readonly flagKeys: readonly string[] | null; readonly contexts: readonly string[] | null };
+import type { FlagRequest, Identity } from "./flag-request.ts";
 
 const NOTHING: JsonObject = Object.freeze({});
 

@@ -1,0 +1,162 @@
+import { encodeJson } from "@hedgerow/core/exact-json";
+import type { FlagEvaluation } from "@hedgerow/core/flags/flag";
+import type { FlagAnswer } from "./flag-answer.ts";
+
+/** The shapes a flag answer can have: those of `/decide` by `v`, and of `/flags` by `v`. */
+export type AnswerShape = "decide-1" | "decide-2" | "decide-3" | "decide-4" | "flags-1" | "flags-2";
+
+/** The shape of a `/decide` answer; absent is 1, and a version nobody knows gets the highest (decision 2). */
+export function decideShape(v: string | undefined): AnswerShape {
+  switch (v) {
+    case undefined:
+    case "1":
+      return "decide-1";
+    case "2":
+      return "decide-2";
+    case "3":
+      return "decide-3";
+    default:
+      return "decide-4";
+  }
+}
+
+/** The shape of a `/flags` answer (posthog-api 8.6). */
+export function flagsShape(v: string | undefined): AnswerShape {
+  return v === "1" ? "flags-1" : "flags-2";
+}
+
+/** Settings that tell browser SDKs how to behave (posthog-api 8.2); the same in every answer. */
+export const CLIENT_SETTINGS = {
+  supportedCompression: ["gzip", "gzip-js", "lz64", "base64"],
+  sessionRecording: false,
+  capturePerformance: false,
+  autocapture_opt_out: false,
+  autocaptureExceptions: false,
+  captureDeadClicks: false,
+  analytics: { endpoint: "/i/v0/e/" },
+  elementsChainAsString: true,
+  surveys: false,
+  heatmaps: false,
+  flagsPersistenceDefault: false,
+  defaultIdentifiedOnly: true,
+  siteApps: [],
+} as const;
+
+const DECIDE_SETTINGS = JSON.stringify({
+  config: { enable_collect_everything: true },
+  toolbarParams: {},
+  isAuthenticated: false,
+  ...CLIENT_SETTINGS,
+}).slice(1, -1);
+
+/** How a flag answer is to be written. */
+export interface AnswerFormat {
+  readonly shape: AnswerShape;
+  /** Whether the client settings are part of it (always, for `/decide`). */
+  readonly withSettings: boolean;
+}
+
+/** Writes the answer as JSON text, put together from the texts of its evaluations. */
+export function writeFlagAnswer(answer: FlagAnswer, { shape, withSettings }: AnswerFormat): string {
+  const settings = withSettings ? `,${DECIDE_SETTINGS}` : "";
+  const errors = answer.errorsWhileComputing;
+  // The interface document and PostHog's clients spell this key differently: both get theirs.
+  const tail = `"errorsWhileComputingFlags":${errors},"errorComputingFlags":${errors},"requestId":"${
+    answer.requestId
+  }","evaluatedAt":${answer.evaluatedAt.getTime()}${settings}}`;
+  switch (shape) {
+    case "decide-1":
+      return `{"featureFlags":[${writeKeysOfFlagsOn(answer.evaluations)}],${tail}`;
+    case "decide-2":
+      return `{"featureFlags":{${writeValues(answer.evaluations, true)}},${tail}`;
+    case "decide-3":
+    case "flags-1":
+      return `{"featureFlags":{${writeValues(answer.evaluations, false)}},"featureFlagPayloads":{${writePayloads(
+        answer.evaluations,
+      )}},${tail}`;
+    case "decide-4":
+    case "flags-2":
+      return `{"flags":{${writeDetails(answer.evaluations)}},${tail}`;
+  }
+}
+
+// Joined from a list: text that grows piece by piece would be copied together at the end anyway,
+// and more slowly.
+function writeKeysOfFlagsOn(evaluations: readonly FlagEvaluation[]): string {
+  const texts: string[] = [];
+  for (const evaluation of evaluations) {
+    if (evaluation.failed || evaluation.value === false) continue;
+    texts.push(textOf(evaluation).key);
+  }
+  return texts.join(",");
+}
+
+/** Failed flags are left out, so that a client that merges keeps the value it had. */
+function writeValues(evaluations: readonly FlagEvaluation[], onlyOn: boolean): string {
+  const texts: string[] = [];
+  for (const evaluation of evaluations) {
+    if (evaluation.failed || (onlyOn && evaluation.value === false)) continue;
+    texts.push(textOf(evaluation).value);
+  }
+  return texts.join(",");
+}
+
+function writePayloads(evaluations: readonly FlagEvaluation[]): string {
+  const texts: string[] = [];
+  for (const evaluation of evaluations) {
+    if (evaluation.failed || evaluation.value === false || evaluation.payload === null) continue;
+    texts.push(textOf(evaluation).payload);
+  }
+  return texts.join(",");
+}
+
+function writeDetails(evaluations: readonly FlagEvaluation[]): string {
+  return evaluations.map((evaluation) => textOf(evaluation).detail).join(",");
+}
+
+/** One evaluation as entries of the answer's maps. */
+interface EvaluationText {
+  readonly key: string;
+  readonly value: string;
+  readonly payload: string;
+  readonly detail: string;
+}
+
+/** Equal answers of a compiled flag are one shared object, so each is written out once. */
+const texts = new WeakMap<FlagEvaluation, EvaluationText>();
+
+function textOf(evaluation: FlagEvaluation): EvaluationText {
+  const known = texts.get(evaluation);
+  if (known) return known;
+  const written = writeEvaluation(evaluation);
+  texts.set(evaluation, written);
+  return written;
+}
+
+function writeEvaluation({ flag, value, payload, reason, failed }: FlagEvaluation): EvaluationText {
+  const key = JSON.stringify(flag.key);
+  const detail = {
+    key: flag.key,
+    enabled: value !== false,
+    variant: typeof value === "string" ? value : null,
+    reason: {
+      code: reason.code,
+      condition_index: reason.conditionIndex,
+      description: reason.description,
+    },
+    metadata: {
+      id: flag.id,
+      version: flag.version,
+      description: flag.name,
+      payload,
+      has_experiment: flag.hasExperiment,
+    },
+    ...(failed && { failed }),
+  };
+  return {
+    key,
+    value: `${key}:${JSON.stringify(value)}`,
+    payload: `${key}:${encodeJson(payload)}`,
+    detail: `${key}:${encodeJson(detail)}`,
+  };
+}
