@@ -7,6 +7,7 @@ import {
   type EventStore,
   QueryTooLong,
 } from "../../events/event-store.ts";
+import type { PerformerSource } from "../../events/performers.ts";
 import {
   createDeadLetterTable,
   readDeadLetters,
@@ -17,6 +18,7 @@ import { openDuckDbFile } from "./duckdb-file.ts";
 import { appendRows, createEventTable, type TextRow } from "./event-rows.ts";
 import { countEvents, findEvents, projectsWithEvents, readEventsAfter } from "./find-events.ts";
 import { createTextTables } from "./long-texts.ts";
+import { findPerformers } from "./performers.ts";
 import {
   createPersonChangeTables,
   deleteEvents,
@@ -51,7 +53,7 @@ const MAX_READERS = 2;
 export async function openDuckDbEvents(
   path: string,
   options: DuckDbEventsOptions = {},
-): Promise<EventStore> {
+): Promise<EventStore & PerformerSource> {
   const file = await openDuckDbFile({
     path,
     settings: {
@@ -217,6 +219,8 @@ export async function openDuckDbEvents(
       if (search === undefined) return { events: [], hasMore: false };
       return read((connection, timeUp) => findEvents(connection, search, timeUp));
     },
+
+    performers: (query) => findPerformers(read, query),
 
     async count(query) {
       const search = await searchOf(query);
