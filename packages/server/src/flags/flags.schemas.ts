@@ -8,6 +8,7 @@ import { type Page, PageQuery } from "../http/pagination.ts";
 import { readId } from "../http/path-id.ts";
 import { presentFields } from "../http/present-fields.ts";
 import { queryText } from "../http/query-text.ts";
+import { tidyTags } from "../http/tidy-tags.ts";
 import { notAnInstant, wireInstant, wireInstantOrNull } from "../http/wire-instant.ts";
 import { AnyObject, Nullable } from "../http/wire-schemas.ts";
 import type { FlagListQuery, FlagOrder, FlagRecord } from "./flag-store.ts";
@@ -145,11 +146,6 @@ function instantOf(text: string | undefined, attr: string): Date | undefined {
   );
   if (!Number.isNaN(instant.getTime())) return instant;
   throw notAnInstant(attr);
-}
-
-/** Tags as PostHog keeps them: trimmed, lower case, each once, none empty. */
-function tidyTags(tags: readonly string[]): string[] {
-  return [...new Set(tags.map((tag) => tag.trim().toLowerCase()))].filter((tag) => tag !== "");
 }
 
 /** Query parameters of the list of flags (posthog-api 4.4); values that mean nothing are ignored. */
