@@ -73,12 +73,16 @@ export class PropertySheet {
 
   /** JSON text of the properties, as `state` has them. */
   get propertiesText(): string {
-    return textOf(this.#values, encodeJson);
+    let text = "";
+    for (const [name, value] of this.#values) {
+      text += `${text === "" ? "{" : ","}${nameText(name)}${valueText(value)}`;
+    }
+    return text === "" ? "{}" : `${text}}`;
   }
 
   /** JSON text of the times, as `state` has them. */
   get timesText(): string {
-    return `{"set":${textOf(this.#setAt, String)},"setOnce":${textOf(this.#setOnceAt, String)}}`;
+    return `{"set":${timesText(this.#setAt)},"setOnce":${timesText(this.#setOnceAt)}}`;
   }
 
   /**
@@ -230,14 +234,31 @@ export class PropertySheet {
 
 const EMPTY: PropertyState = { properties: {}, times: { set: {}, setOnce: {} } };
 
-/** JSON text of an object with the entries of a map; `encode` gives that of a value. */
-function textOf<Value>(map: ReadonlyMap<string, Value>, encode: (value: Value) => string): string {
-  let text = "{";
-  for (const [name, value] of map) {
-    if (text.length > 1) text += ",";
-    text += `${JSON.stringify(name)}:${encode(value)}`;
+/** Names that are their own JSON text: nearly all. */
+const PLAIN_NAME = /^[ !#-[\]-~]*$/;
+
+/** A name and the colon behind it as JSON text. */
+function nameText(name: string): string {
+  return PLAIN_NAME.test(name) ? `"${name}":` : `${JSON.stringify(name)}:`;
+}
+
+function valueText(value: Json): string {
+  return typeof value === "string" ? JSON.stringify(value) : encodeJson(value);
+}
+
+/** JSON text of times by name. Neighbours mostly share theirs, so that a few numbers become text. */
+function timesText(times: ReadonlyMap<string, number>): string {
+  let text = "";
+  let lastMs: number | undefined;
+  let lastText = "";
+  for (const [name, ms] of times) {
+    if (ms !== lastMs) {
+      lastMs = ms;
+      lastText = String(ms);
+    }
+    text += `${text === "" ? "{" : ","}${nameText(name)}${lastText}`;
   }
-  return `${text}}`;
+  return text === "" ? "{}" : `${text}}`;
 }
 
 /** Scalars only: whether objects are the same does not pay to find out. */
