@@ -1,0 +1,375 @@
+import { randomBytes } from "node:crypto";
+import { mkdir, readdir, readFile, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { Type } from "typebox";
+import { Check } from "typebox/value";
+import type { Acquaintance, EventIdentity } from "../../../events/event-store.ts";
+import { type IndexFiles, indexFiles } from "./index-files.ts";
+import { KEY_WORDS, type KeyHolder, secondsAt } from "./key-records.ts";
+import { DamagedRun, type RunInfo } from "./key-run.ts";
+import { type KeyStore, type KeyStoreOptions, openKeyStore } from "./key-store.ts";
+import { createKeyTable } from "./key-table.ts";
+import { type MergeRuns, mergeInThread } from "./merge-runs.ts";
+import { createRecordKeys, fingerprintOf } from "./record-keys.ts";
+
+/** An event that is to be stored, or is. */
+export interface IndexedEvent {
+  readonly position: number;
+  readonly projectId: number;
+  /** With dashes. */
+  readonly uuid: string;
+  readonly event: string;
+  readonly distinctId: string;
+  readonly clientTimestamp: Date | null;
+  readonly receivedAt: Date;
+  /** What the client gave as `$insert_id`. */
+  readonly insertId: string | null;
+  /** Whether a transformation changed it: it is then no measure of what comes again. */
+  readonly isChanged: boolean;
+}
+
+/** How an event relates to those before it. */
+export type Claim =
+  | { readonly kind: "new" }
+  /** The uuid is taken: by this event, or by another one. */
+  | { readonly kind: "duplicate" | "conflict" }
+  /** The event at a position has another uuid and the same `$insert_id`. */
+  | { readonly kind: "duplicate-of"; readonly position: number };
+
+/**
+ * Which uuids and `$insert_id`s are taken, derived from the stored events. What is claimed counts as
+ * taken from `keep` on, which follows the commit of its events: nothing is taken by an event that
+ * was not stored. The events above `end` are to be claimed or added again when the index is opened.
+ */
+export interface EventIndex {
+  /** The position up to which the index knows every stored event. */
+  readonly end: number;
+  /** The position of the event that has a uuid. */
+  find(projectId: number, uuid: string): number | undefined;
+  acquaint(projectId: number, event: EventIdentity): Acquaintance;
+  /** Waits until so many events can be kept. Rejects when the files of the index cannot be written. */
+  makeRoom(events: number): Promise<void>;
+  /** Takes uuid and `$insert_id` for an event, or tells who has them. */
+  claim(event: IndexedEvent): Claim;
+  /** Takes them for an event that is stored, whoever has them. */
+  add(event: IndexedEvent): void;
+  /** What was claimed is stored, and so is all that there is up to a position. */
+  keep(end: number): void;
+  /** What was claimed was not stored. */
+  forget(): void;
+  /** Waits until nothing is being written. Rejects when that has failed. */
+  settle(): Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface EventIndexOptions {
+  readonly folder: string;
+  /** The position up to which events are stored: an index that knows of more is not theirs. */
+  readonly stored: number;
+  readonly files?: IndexFiles;
+  readonly merge?: MergeRuns;
+  /** Events in memory before they are written to a run; 32,768 unless given. */
+  readonly runRecords?: number;
+}
+
+/** Two events with one `$insert_id` are one within this time. */
+export const INSERT_ID_SECONDS = 48 * 60 * 60;
+/** They are kept a little longer: events may be stored late. */
+export const KEPT_INSERT_ID_SECONDS = INSERT_ID_SECONDS + 24 * 60 * 60;
+
+/** Most events that may be kept at a time. */
+export const MOST_CLAIMS = 8192;
+const RUN_RECORDS = 32_768;
+const VERSION = 1;
+const MANIFEST = "manifest.json";
+const DRAFT = "manifest.json.tmp";
+
+const Count = Type.Integer({ minimum: 0 });
+const Runs = Type.Array(
+  Type.Object({
+    file: Type.String({ pattern: "^\\d+\\.run$" }),
+    count: Count,
+    filterWords: Count,
+    checksum: Count,
+    lastSecond: Count,
+  }),
+);
+const ManifestSchema = Type.Object({
+  version: Type.Literal(VERSION),
+  salt: Type.String({ minLength: 1 }),
+  end: Count,
+  nextFile: Count,
+  uuids: Runs,
+  insertIds: Runs,
+});
+
+/** What the files of an index are. */
+interface Manifest {
+  readonly version: typeof VERSION;
+  readonly salt: string;
+  /** The runs know all events up to here. */
+  readonly end: number;
+  /** Number of the file to write next. */
+  readonly nextFile: number;
+  readonly uuids: readonly RunInfo[];
+  readonly insertIds: readonly RunInfo[];
+}
+
+/** Opens an index, an empty one where there is none that can be used. */
+export async function openEventIndex(options: EventIndexOptions): Promise<EventIndex> {
+  const { folder, files = indexFiles, merge = mergeInThread, runRecords = RUN_RECORDS } = options;
+  const mostClaims = Math.min(MOST_CLAIMS, runRecords);
+  // Full enough for a run, a table takes half as much again while that is written.
+  const capacity = Math.ceil(1.5 * runRecords) + mostClaims;
+  const { manifest, uuids, insertIds } = await openStores(options.stored, {
+    folder,
+    files,
+    capacity,
+    runRecords,
+  });
+  const stores = [uuids, insertIds];
+  const keys = createRecordKeys(manifest.salt);
+  const claimedUuids = createKeyTable(mostClaims);
+  const claimedInsertIds = createKeyTable(mostClaims);
+  const uuidKey = new Uint32Array(KEY_WORDS);
+  const insertIdKey = new Uint32Array(KEY_WORDS);
+  const closing = new AbortController();
+
+  let { end, nextFile } = manifest;
+  /** The runs of the stores know all events up to here. */
+  let runsEnd = end;
+  let newestSecond = 0;
+  let writing: Promise<void> | undefined;
+  let merging: Promise<void> | undefined;
+  let saving: Promise<void> = Promise.resolve();
+  /** The end when records were set apart, for as long as they are. */
+  let apartEnd: number | undefined;
+  let listed = filesOf(manifest);
+
+  const newFile = () => `${String(nextFile++).padStart(8, "0")}.run`;
+
+  /** Saves which files make up the index, one after the other; then removes those that do no longer. */
+  function saveManifest(): Promise<void> {
+    const run = saving.then(async () => {
+      const content: Manifest = {
+        version: VERSION,
+        salt: manifest.salt,
+        end: runsEnd,
+        nextFile,
+        uuids: uuids.runs,
+        insertIds: insertIds.runs,
+      };
+      await files.write(join(folder, DRAFT), [Buffer.from(JSON.stringify(content))]);
+      await files.move(join(folder, DRAFT), join(folder, MANIFEST));
+      const before = listed;
+      listed = filesOf(content);
+      for (const file of before) if (!listed.has(file)) await files.remove(join(folder, file));
+    });
+    saving = run.catch(() => {});
+    return run;
+  }
+
+  async function writeRuns(): Promise<void> {
+    if (apartEnd === undefined) {
+      for (const store of stores) store.setApart();
+      apartEnd = end;
+    }
+    for (const store of stores) await store.writeRun(newFile());
+    runsEnd = apartEnd;
+    apartEnd = undefined;
+    if (!merging) insertIds.dropBefore(newestSecond - KEPT_INSERT_ID_SECONDS);
+    await saveManifest();
+    startMerging();
+  }
+
+  /** Starts writing what is in memory, unless that is being done. */
+  function startWriting(): Promise<void> {
+    writing ??= writeRuns().finally(() => {
+      writing = undefined;
+    });
+    return writing;
+  }
+
+  function startMerging(): void {
+    if (merging || closing.signal.aborted) return;
+    const store = stores.find((store) => store.mergeable());
+    const inputs = store?.mergeable();
+    if (!store || !inputs) return;
+    merging = mergeSome(store, inputs).then(
+      () => {
+        merging = undefined;
+        startMerging();
+      },
+      () => {
+        // The runs are as good as before; the next one that is written gives occasion to try again.
+        merging = undefined;
+      },
+    );
+  }
+
+  async function mergeSome(store: KeyStore, inputs: readonly RunInfo[]): Promise<void> {
+    const sinceSecond = store === insertIds ? newestSecond - KEPT_INSERT_ID_SECONDS : 0;
+    const merged = await merge({ folder, inputs, file: newFile(), sinceSecond }, closing.signal);
+    if (closing.signal.aborted) return;
+    store.replace(inputs, merged);
+    await saveManifest();
+  }
+
+  function holderOf({ position, isChanged, receivedAt, ...event }: IndexedEvent): KeyHolder {
+    const receivedSeconds = Math.max(0, Math.floor(receivedAt.getTime() / 1000));
+    return { position, fingerprint: isChanged ? 0 : fingerprintOf(event), receivedSeconds };
+  }
+
+  function clearClaims(): void {
+    claimedUuids.clear();
+    claimedInsertIds.clear();
+  }
+
+  return {
+    get end() {
+      return end;
+    },
+
+    find(projectId, uuid) {
+      keys.ofUuid(uuidKey, projectId, uuid);
+      return uuids.find(uuidKey)?.position;
+    },
+
+    acquaint(projectId, event) {
+      keys.ofUuid(uuidKey, projectId, event.uuid);
+      const holder = uuids.find(uuidKey);
+      return holder ? comparedWith(holder, fingerprintOf(event)) : "new";
+    },
+
+    async makeRoom(events) {
+      if (events > mostClaims) throw new Error("more events than can be claimed at a time");
+      while (stores.some(({ fresh }) => fresh.size + events > capacity)) await startWriting();
+    },
+
+    claim(event) {
+      const holder = holderOf(event);
+      keys.ofUuid(uuidKey, event.projectId, event.uuid);
+      const known = claimedUuids.find(uuidKey) ?? uuids.find(uuidKey);
+      if (known) return { kind: comparedWith(known, holder.fingerprint) };
+      if (event.insertId !== null) {
+        keys.ofInsertId(insertIdKey, { ...event, insertId: event.insertId });
+        const first = claimedInsertIds.find(insertIdKey) ?? insertIds.find(insertIdKey);
+        if (first && holder.receivedSeconds - first.receivedSeconds <= INSERT_ID_SECONDS) {
+          return { kind: "duplicate-of", position: first.position };
+        }
+        claimedInsertIds.put(insertIdKey, holder);
+      }
+      claimedUuids.put(uuidKey, holder);
+      return { kind: "new" };
+    },
+
+    add(event) {
+      const holder = holderOf(event);
+      keys.ofUuid(uuidKey, event.projectId, event.uuid);
+      claimedUuids.put(uuidKey, holder);
+      if (event.insertId === null) return;
+      keys.ofInsertId(insertIdKey, { ...event, insertId: event.insertId });
+      claimedInsertIds.put(insertIdKey, holder);
+    },
+
+    keep(upTo) {
+      end = Math.max(end, upTo);
+      claimedUuids.forEach((records, index) => {
+        newestSecond = Math.max(newestSecond, secondsAt(records, index));
+      });
+      uuids.fresh.putAll(claimedUuids);
+      insertIds.fresh.putAll(claimedInsertIds);
+      clearClaims();
+      // Whoever needs room learns whether it worked.
+      if (stores.some(({ fresh }) => fresh.size >= runRecords)) startWriting().catch(() => {});
+    },
+
+    forget: clearClaims,
+
+    async settle() {
+      while (writing || merging) {
+        await writing;
+        await merging;
+      }
+      await saving;
+    },
+
+    async close() {
+      closing.abort();
+      await writing?.catch(() => {});
+      await merging;
+      await saving;
+      for (const store of stores) store.close();
+    },
+  };
+}
+
+function comparedWith(holder: KeyHolder, fingerprint: number): "duplicate" | "conflict" {
+  const isOther =
+    holder.fingerprint !== 0 && fingerprint !== 0 && holder.fingerprint !== fingerprint;
+  return isOther ? "conflict" : "duplicate";
+}
+
+function filesOf({ uuids, insertIds }: Pick<Manifest, "uuids" | "insertIds">): ReadonlySet<string> {
+  return new Set([...uuids, ...insertIds].map(({ file }) => file));
+}
+
+type StoreOptions = Omit<KeyStoreOptions, "runs">;
+
+/** Opens what the manifest lists and removes everything else; starts anew where that cannot be used. */
+async function openStores(stored: number, options: StoreOptions) {
+  const { folder } = options;
+  await mkdir(folder, { recursive: true });
+  const found = await readManifest(join(folder, MANIFEST));
+  const usable = found && found.end <= stored ? openListed(found, options) : undefined;
+  const manifest = usable?.manifest ?? {
+    version: VERSION,
+    salt: randomBytes(32).toString("hex"),
+    end: 0,
+    nextFile: 1,
+    uuids: [],
+    insertIds: [],
+  };
+  const kept = filesOf(manifest);
+  for (const name of await readdir(folder)) {
+    if (kept.has(name) || (usable && name === MANIFEST)) continue;
+    await rm(join(folder, name), { recursive: true, force: true });
+  }
+  return usable ?? { manifest, ...openAll(manifest, options) };
+}
+
+function openListed(manifest: Manifest, options: StoreOptions) {
+  try {
+    return { manifest, ...openAll(manifest, options) };
+  } catch (error) {
+    if (error instanceof DamagedRun) return undefined;
+    throw error;
+  }
+}
+
+function openAll(manifest: Manifest, options: StoreOptions) {
+  const uuids = openKeyStore({ ...options, runs: manifest.uuids });
+  try {
+    return { uuids, insertIds: openKeyStore({ ...options, runs: manifest.insertIds }) };
+  } catch (error) {
+    uuids.close();
+    throw error;
+  }
+}
+
+/** The manifest of a folder, where there is one that can be read. */
+async function readManifest(path: string): Promise<Manifest | undefined> {
+  let text: string;
+  try {
+    text = await readFile(path, "utf8");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  }
+  try {
+    const content: unknown = JSON.parse(text);
+    return Check(ManifestSchema, content) ? content : undefined;
+  } catch {
+    return undefined;
+  }
+}

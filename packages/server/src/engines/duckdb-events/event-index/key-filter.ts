@@ -1,0 +1,45 @@
+/**
+ * A Bloom filter in blocks of one cache line: asking it touches memory once, however many bits it
+ * looks at. Says for certain that a key is not there, or that it may be.
+ */
+const BLOCK_WORDS = 16;
+const PROBES = 6;
+const BITS_PER_KEY = 12;
+/** Filters of few keys may be better: all of them together take little. */
+const FEW_KEYS = 2 ** 20;
+const BITS_PER_FEW_KEYS = 18;
+
+/** A filter for as many keys as there may be. */
+export function createKeyFilter(keys: number): Uint32Array {
+  const bits = keys * (keys <= FEW_KEYS ? BITS_PER_FEW_KEYS : BITS_PER_KEY);
+  return new Uint32Array(BLOCK_WORDS * Math.max(1, Math.ceil(bits / (32 * BLOCK_WORDS))));
+}
+
+/** @param at index of the key's first word in `keys` */
+export function addToFilter(filter: Uint32Array, keys: Uint32Array, at: number): void {
+  const block = blockOf(filter, keys[at + 1] as number);
+  const step = (keys[at + 3] as number) | 1;
+  let bits = keys[at + 2] as number;
+  for (let probe = 0; probe < PROBES; probe++) {
+    const word = block + ((bits >>> 28) & 15);
+    filter[word] = (filter[word] as number) | (1 << ((bits >>> 23) & 31));
+    bits = (bits + step) | 0;
+  }
+}
+
+/** False where the key was never added. */
+export function mayBeIn(filter: Uint32Array, key: Uint32Array): boolean {
+  const block = blockOf(filter, key[1] as number);
+  const step = (key[3] as number) | 1;
+  let bits = key[2] as number;
+  for (let probe = 0; probe < PROBES; probe++) {
+    const word = filter[block + ((bits >>> 28) & 15)] as number;
+    if (((word >>> ((bits >>> 23) & 31)) & 1) === 0) return false;
+    bits = (bits + step) | 0;
+  }
+  return true;
+}
+
+function blockOf(filter: Uint32Array, word: number): number {
+  return BLOCK_WORDS * Math.floor((word / 2 ** 32) * (filter.length / BLOCK_WORDS));
+}
