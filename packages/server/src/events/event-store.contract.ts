@@ -298,6 +298,51 @@ export function describeEventStore(title: string, create: () => Promise<Reopenab
       expect(await store.deadLetters({ limit: 10 })).toEqual([letter]);
     });
 
+    it("[ES-13] deletes the events of a person and of those merged into them, up to a position", async () => {
+      const text = "x".repeat(30_000);
+      const rows = [
+        sampleRow(1, { event: "merged" }, PERSON_A),
+        sampleRow(2, { event: "own", properties: { text } }, PERSON_B),
+        sampleRow(3, { event: "other" }, PERSON_C),
+        sampleRow(4, { event: "elsewhere", projectId: 2 }, PERSON_B),
+        sampleRow(5, { event: "later" }, PERSON_B),
+      ];
+      await insert(rows);
+      await merge(6, PERSON_A, PERSON_B);
+      await store.deleteEventsOf(1, [PERSON_B, PERSON_C.replace("c", "d")], 4);
+      expect(await names()).toEqual(["other", "later"]);
+      expect(await names({ projectId: 2 })).toEqual(["elsewhere"]);
+      await store.deleteEventsOf(1, [PERSON_B], 4);
+      expect(await names()).toEqual(["other", "later"]);
+      const again = rows.slice(0, 2).map((row, at) => ({ ...row, position: 7 + at }));
+      expect(await insert(again)).toMatchObject({ stored: 0, duplicates: 2 });
+      await store.close();
+      store = await place.open();
+      expect(await names()).toEqual(["other", "later"]);
+    });
+
+    it("[ES-14] gives the events of ids up to a position to other persons", async () => {
+      await insert([
+        sampleRow(1, { event: "a", distinctId: "a" }, PERSON_A),
+        sampleRow(2, { event: "b", distinctId: "b" }, PERSON_A),
+        sampleRow(3, { event: "c", distinctId: "c'" }, PERSON_A),
+        sampleRow(4, { event: "b", distinctId: "b", projectId: 2 }, PERSON_A),
+        sampleRow(5, { event: "b later", distinctId: "b" }, PERSON_A),
+      ]);
+      const moves = [
+        { distinctId: "b", personId: PERSON_B },
+        { distinctId: "c'", personId: PERSON_C },
+        { distinctId: "nobody", personId: PERSON_C },
+      ];
+      for (let times = 0; times < 2; times++) {
+        await store.reassign(1, moves, 4);
+        expect(await names({ personId: PERSON_A })).toEqual(["a", "b later"]);
+        expect(await names({ personId: PERSON_B })).toEqual(["b"]);
+        expect(await names({ personId: PERSON_C })).toEqual(["c"]);
+        expect(await names({ projectId: 2, personId: PERSON_A })).toEqual(["b"]);
+      }
+    });
+
     it("[ES-8] tells when a position is reached, or that it was not in time", async () => {
       await insert([sampleRow(1)]);
       expect(await store.reached(1, 0)).toBe(true);

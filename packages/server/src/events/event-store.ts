@@ -219,13 +219,16 @@ export interface EventStore {
   removeDeadLetters(positions: readonly number[]): Promise<void>;
 
   /**
-   * Deletes the events of persons, and of those merged into them, that were received before now: also
-   * those that reach the store later. Their uuids stay taken.
+   * Deletes the events of persons, and of those merged into them, that stand up to a position, which
+   * must be stored already. Their uuids stay taken. Doing it again changes nothing.
    */
-  deleteEventsOf(projectId: number, personIds: readonly string[]): Promise<void>;
+  deleteEventsOf(projectId: number, personIds: readonly string[], upTo: number): Promise<void>;
 
-  /** Gives the events of distinct ids to other persons: those received before now, stored or not yet. */
-  reassign(projectId: number, moves: readonly PersonMove[]): Promise<void>;
+  /**
+   * Gives the events of distinct ids to other persons: those up to a position, which must be stored
+   * already. Doing it again changes nothing.
+   */
+  reassign(projectId: number, moves: readonly PersonMove[], upTo: number): Promise<void>;
 
   close(): Promise<void>;
 }

@@ -78,7 +78,7 @@ describe("the receipt of an event", () => {
       by: "filter",
       reason: "bot",
     });
-    await events.deleteEventsOf(projectId, [personId]);
+    await events.deleteEventsOf(projectId, [personId], position + 1);
     await expect.poll(outcome).toEqual({ outcome: "deleted" });
   });
 

@@ -19,12 +19,7 @@ import { appendRows, createEventTable, type TextRow } from "./event-rows.ts";
 import { countEvents, findEvents, projectsWithEvents, readEventsAfter } from "./find-events.ts";
 import { createTextTables } from "./long-texts.ts";
 import { findPerformers } from "./performers.ts";
-import {
-  createPersonChangeTables,
-  deleteEvents,
-  moveEvents,
-  readPersonChanges,
-} from "./person-changes.ts";
+import { createPersonChangeTables, deleteEvents, moveEvents } from "./person-changes.ts";
 import { createMergeTables, saveMerges } from "./person-merges.ts";
 import { appendReceipts, createReceiptTable, type ReceiptRow, readReceipt } from "./receipts.ts";
 import { openUuidIndex, type UuidIndex } from "./uuid-index.ts";
@@ -72,7 +67,6 @@ export async function openDuckDbEvents(
   });
   const now = options.now ?? (() => new Date());
   let stored = await file.read(readPosition);
-  let personChanges = await file.read(readPersonChanges);
   const uuids = await openUuidIndex(`${path}.uuids`);
   await file.read((connection) => catchUp(uuids, connection));
 
@@ -88,9 +82,8 @@ export async function openDuckDbEvents(
     );
     const kept: TextRow[] = [];
     for (const [index, row] of rows.entries()) {
-      const personId = personChanges.personOf(row);
-      if (won[index] !== 1 || personId === undefined) continue;
-      kept.push({ ...row, personId, text: encodeJson(row.event.properties) });
+      if (won[index] !== 1) continue;
+      kept.push({ ...row, text: encodeJson(row.event.properties) });
     }
     return { kept, repeated: rows.filter((_, index) => won[index] !== 1) };
   }
@@ -138,13 +131,6 @@ export async function openDuckDbEvents(
       moveTo(upTo);
     }
     return { stored: kept.length, duplicates: repeated.length };
-  }
-
-  async function changePersons(change: (writer: DuckDBConnection) => Promise<void>): Promise<void> {
-    await afterOthers(async () => {
-      await file.write(change);
-      personChanges = await file.read(readPersonChanges);
-    });
   }
 
   /** Runs work that changes what is stored, one at a time. */
@@ -252,11 +238,13 @@ export async function openDuckDbEvents(
 
     removeDeadLetters: (positions) => file.write((writer) => removeDeadLetters(writer, positions)),
 
-    deleteEventsOf: (projectId, personIds) =>
-      changePersons((writer) => deleteEvents(writer, { projectId, personIds, before: now() })),
+    deleteEventsOf: (projectId, personIds, upTo) =>
+      afterOthers(() =>
+        file.write((writer) => deleteEvents(writer, { projectId, personIds, upTo })),
+      ),
 
-    reassign: (projectId, moves) =>
-      changePersons((writer) => moveEvents(writer, { projectId, moves, before: now() })),
+    reassign: (projectId, moves, upTo) =>
+      afterOthers(() => file.write((writer) => moveEvents(writer, { projectId, moves, upTo }))),
 
     async close() {
       await inserting;
