@@ -154,7 +154,15 @@ export type EventReceipt =
       readonly by: string;
       readonly reason: string;
     }
-  | { readonly outcome: "dead-lettered"; readonly position: number; readonly reason: string };
+  | { readonly outcome: "dead-lettered"; readonly position: number; readonly reason: string }
+  /** Not stored: shortly before, another uuid came with the same `$insert_id`. */
+  | {
+      readonly outcome: "duplicate-of";
+      readonly position: number;
+      readonly at: Date;
+      /** Of the event that came first; `null` where that is no longer known. */
+      readonly uuid: string | null;
+    };
 
 /** A distinct id whose events belong to another person. */
 export interface PersonMove {
@@ -169,9 +177,11 @@ export interface EventStore {
    * Stores a batch and moves the consumer position to its end, in one durable transaction, or, where
    * the batch is large, in several that each store a part of the run with the position of its end.
    * What lies at or below the stored position, and rows whose uuid the project already has (of
-   * those in one batch the first wins), are left out: a batch may be repeated after any failure.
+   * those in one batch the first wins), are left out: a batch may be repeated after any failure. So
+   * are rows with the `$insert_id`, name and distinct id of one received within 48 hours before. A
+   * row that could not be stored takes neither uuid nor `$insert_id`.
    * An empty batch that ends at the stored position changes nothing, but fails when nothing can be
-   * written now. Drops, and rows left out because of their uuid, leave receipts in the same
+   * written now. Drops, and rows left out because they came before, leave receipts in the same
    * transaction.
    */
   insert(batch: EventBatch): Promise<{ stored: number; duplicates: number }>;

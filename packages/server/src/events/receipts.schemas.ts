@@ -6,6 +6,11 @@ const Optional = {
   at: Type.Optional(Type.String({ description: "When it was stored, dropped or refused." })),
   position: Type.Optional(Type.Integer({ description: "Position in the log." })),
   dropped_by: Type.Optional(Type.String({ description: "Name of the transformation." })),
+  duplicate_of: Type.Optional(
+    Type.Union([Type.String(), Type.Null()], {
+      description: "UUID of the event that came first with its `$insert_id`.",
+    }),
+  ),
   code: Type.Optional(Type.String({ description: "Of the refusal." })),
   reason: Type.Optional(Type.String()),
 };
@@ -18,6 +23,7 @@ export const EventReceipt = Type.Object({
     Type.Literal("dropped"),
     Type.Literal("refused"),
     Type.Literal("dead_lettered"),
+    Type.Literal("duplicate_of"),
     Type.Literal("queued"),
     Type.Literal("deleted"),
   ]),
@@ -83,6 +89,15 @@ function outcomeOf(receipt: ReceiptAnswer["receipt"]) {
     case "dead-lettered": {
       const { position, reason } = receipt;
       return { outcome: "dead_lettered" as const, position, reason };
+    }
+    case "duplicate-of": {
+      const { position, at, uuid } = receipt;
+      return {
+        outcome: "duplicate_of" as const,
+        at: wireInstant(at),
+        position,
+        duplicate_of: uuid,
+      };
     }
     case "refused": {
       const { at, code, reason } = receipt;

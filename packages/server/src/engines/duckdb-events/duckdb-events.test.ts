@@ -43,7 +43,7 @@ describe("openDuckDbEvents", () => {
     const first = await openDuckDbEvents(path);
     await first.insert(batch(1));
     await first.close();
-    for (const suffix of ["", "-wal", "-shm"]) rmSync(`${path}.uuids${suffix}`, { force: true });
+    rmSync(`${path}.index`, { recursive: true });
     const second = await openDuckDbEvents(path);
     expect(await second.insert(batch(2))).toMatchObject({ stored: 0 });
     await second.close();

@@ -1,7 +1,10 @@
+import { rm } from "node:fs/promises";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import type { DuckDBConnection } from "@duckdb/node-api";
 import { encodeEvent } from "@hedgerow/core/events/event-codec";
 import { encodeJson } from "@hedgerow/core/exact-json";
 import {
+  type DeadLetter,
   type EventBatch,
   type EventRow,
   type EventStore,
@@ -15,14 +18,21 @@ import {
   saveDeadLetters,
 } from "./dead-letters.ts";
 import { openDuckDbFile } from "./duckdb-file.ts";
-import { appendRows, createEventTable, type TextRow } from "./event-rows.ts";
+import { KEPT_INSERT_ID_SECONDS, MOST_CLAIMS, openEventIndex } from "./event-index/event-index.ts";
+import { appendRows, createEventTable, insertIdOf, type TextRow } from "./event-rows.ts";
+import { fillIndex } from "./fill-index.ts";
 import { countEvents, findEvents, projectsWithEvents, readEventsAfter } from "./find-events.ts";
 import { createTextTables } from "./long-texts.ts";
 import { findPerformers } from "./performers.ts";
 import { createPersonChangeTables, deleteEvents, moveEvents } from "./person-changes.ts";
 import { createMergeTables, saveMerges } from "./person-merges.ts";
-import { appendReceipts, createReceiptTable, type ReceiptRow, readReceipt } from "./receipts.ts";
-import { openUuidIndex, type UuidIndex } from "./uuid-index.ts";
+import {
+  appendReceipts,
+  createReceiptTable,
+  type ReceiptRow,
+  readReceipt,
+  removeReceipts,
+} from "./receipts.ts";
 
 export interface DuckDbEventsOptions {
   /** Memory that DuckDB may use before it spills to its temporary folder; 128 MiB unless given. */
@@ -33,17 +43,27 @@ export interface DuckDbEventsOptions {
   readonly threads?: number;
   /** Longest that reading may take; 10 s unless given. */
   readonly readLimitMs?: number;
+  /** How long receipts of what was not stored are kept; 30 unless given. */
+  readonly receiptDays?: number;
   readonly now?: () => Date;
 }
 
 /** A commit needs a multiple of what it stores in memory: larger batches become several. */
-const CHARS_PER_TRANSACTION = 8 * 1024 * 1024;
+const CHARS_PER_TRANSACTION = 6 * 1024 * 1024;
+/** Rows sorted out without letting other work run in between: a few milliseconds. */
+const ROWS_PER_TURN = 500;
+const MS_PER_DAY = 24 * 60 * 60 * 1000;
+/** Old receipts are looked for this often. */
+const PRUNING_MS = 60 * 60 * 1000;
+/** Files of the index that earlier versions kept. */
+const FORMER_INDEX = [".uuids", ".uuids-wal", ".uuids-shm"];
 /** Queries at a time: each holds one of the process's four threads for such work. */
 const MAX_READERS = 2;
 
 /**
- * Events in a DuckDB file, with a small index of uuids beside it (`<path>.uuids`). An index inside
- * DuckDB would have to fit into its memory, and DuckDB alone would read the whole table per batch.
+ * Events in a DuckDB file, with an index of uuids and insert ids beside it (`<path>.index`). An index
+ * inside DuckDB would have to fit into its memory, and DuckDB alone would read the whole table per
+ * batch.
  */
 export async function openDuckDbEvents(
   path: string,
@@ -66,26 +86,21 @@ export async function openDuckDbEvents(
     maxReaders: MAX_READERS,
   });
   const now = options.now ?? (() => new Date());
+  const receiptMs = (options.receiptDays ?? 30) * MS_PER_DAY;
   let stored = await file.read(readPosition);
-  const uuids = await openUuidIndex(`${path}.uuids`);
-  await file.read((connection) => catchUp(uuids, connection));
+  let prunedAtMs = 0;
+  const index = await openEventIndex({ folder: `${path}.index`, stored });
+  await catchUp();
+  for (const suffix of FORMER_INDEX) await rm(`${path}${suffix}`, { force: true });
 
   let inserting: Promise<unknown> = Promise.resolve();
   let hasFailed = false;
   const waiters = new Set<{ readonly position: number; readonly resolve: () => void }>();
 
-  /** The rows whose uuid is theirs, with their texts, and those that come again. */
-  async function claimUuids(rows: readonly EventRow[]) {
-    if (rows.length === 0) return { kept: [], repeated: [] };
-    const won = await uuids.claim(
-      rows.map(({ position, event: { projectId, uuid } }) => ({ projectId, uuid, position })),
-    );
-    const kept: TextRow[] = [];
-    for (const [index, row] of rows.entries()) {
-      if (won[index] !== 1) continue;
-      kept.push({ ...row, text: encodeJson(row.event.properties) });
-    }
-    return { kept, repeated: rows.filter((_, index) => won[index] !== 1) };
+  /** Adds events that are stored and not in the index: it was lost, or the process died in between. */
+  function catchUp(): Promise<void> {
+    const insertIdsSince = new Date(now().getTime() - 1000 * KEPT_INSERT_ID_SECONDS);
+    return file.read((connection) => fillIndex(index, connection, { stored, insertIdsSince }));
   }
 
   function moveTo(position: number): void {
@@ -93,44 +108,98 @@ export async function openDuckDbEvents(
     for (const waiter of waiters) if (waiter.position <= stored) waiter.resolve();
   }
 
-  async function insert({ rows, merges, drops, deadLetters, end }: EventBatch) {
-    // What failed may be stored all the same: its commit was, and what followed went wrong.
-    if (hasFailed) moveTo(await file.read(readPosition));
+  async function insert(batch: EventBatch) {
+    if (hasFailed) {
+      // What failed may be stored all the same: its commit was, and what followed went wrong.
+      index.forget();
+      moveTo(await file.read(readPosition));
+      await catchUp();
+    }
     hasFailed = false;
-    if (end <= stored) return { stored: 0, duplicates: 0 };
+    const total = { stored: 0, duplicates: 0 };
+    if (batch.end <= stored) return total;
     const isNew = ({ position }: { position: number }) => position > stored;
-    const { kept, repeated } = await claimUuids(rows.filter(isNew));
-    const at = now();
-    const receipts: readonly ReceiptRow[] = [
-      ...repeated.map(({ position, event: { projectId, uuid } }) => ({
-        position,
-        projectId,
-        uuid,
-        outcome: "duplicate" as const,
-        at,
-      })),
-      ...drops.filter(isNew).map(({ droppedAt, ...drop }) => ({
+    const items = [...batch.rows.filter(isNew), ...batch.deadLetters.filter(isNew)].toSorted(
+      (a, b) => a.position - b.position,
+    );
+    let next = 0;
+    do {
+      const at = now();
+      await index.makeRoom(Math.min(items.length - next, MOST_CLAIMS));
+      const part = await sortOut(items, next, at);
+      next = part.next;
+      const after = stored;
+      const upTo = next === items.length ? batch.end : part.last;
+      const isInPart = ({ position }: { position: number }) => position > after && position <= upTo;
+      const drops = batch.drops.filter(isInPart).map(({ droppedAt, ...drop }) => ({
         ...drop,
         outcome: "dropped" as const,
         at: droppedAt ?? at,
-      })),
-    ];
-    const letters = deadLetters
-      .filter(isNew)
-      .map((letter) => ({ ...letter, text: encodeEvent(letter.event) }));
-    for (const upTo of cutsOf([...kept, ...letters], end)) {
-      const after = stored;
-      const isInPart = ({ position }: { position: number }) => position > after && position <= upTo;
+      }));
+      const isPruning = at.getTime() - prunedAtMs > PRUNING_MS;
       await file.write(async (writer) => {
-        await appendRows(writer, kept.filter(isInPart), at);
-        await appendReceipts(writer, receipts.filter(isInPart));
-        await saveMerges(writer, merges.filter(isInPart));
-        await saveDeadLetters(writer, letters.filter(isInPart));
+        await appendRows(writer, part.kept, at);
+        await appendReceipts(writer, [...part.repeated, ...drops]);
+        await saveMerges(writer, batch.merges.filter(isInPart));
+        await saveDeadLetters(writer, part.letters);
+        if (isPruning) await removeReceipts(writer, new Date(at.getTime() - receiptMs));
         await writer.run("update consumer set position = $1::bigint", [String(upTo)]);
       });
+      if (isPruning) prunedAtMs = at.getTime();
+      index.keep(upTo);
       moveTo(upTo);
+      total.stored += part.kept.length;
+      total.duplicates += part.repeated.length;
+    } while (next < items.length);
+    return total;
+  }
+
+  /** What the next items become, as many as one transaction takes; claims what is theirs alone. */
+  async function sortOut(items: readonly (EventRow | DeadLetter)[], start: number, at: Date) {
+    const kept: TextRow[] = [];
+    const repeated: ReceiptRow[] = [];
+    const letters: (DeadLetter & { readonly text: string })[] = [];
+    let chars = 0;
+    let last = 0;
+    let next = start;
+    for (; next < items.length; next++) {
+      const item = items[next] as EventRow | DeadLetter;
+      const { position, event } = item;
+      // A row and a letter may have one position: they stay together.
+      const isFull = next - start >= MOST_CLAIMS - 1 || chars >= CHARS_PER_TRANSACTION;
+      if (isFull && position > last) break;
+      if (next > start && (next - start) % ROWS_PER_TURN === 0) await nextTurn();
+      last = position;
+      if ("reason" in item) {
+        const text = encodeEvent(event);
+        chars += text.length;
+        letters.push({ ...item, text });
+        continue;
+      }
+      const { projectId, uuid, properties, distinctId, clientTimestamp, receivedAt } = event;
+      const claim = index.claim({
+        position,
+        projectId,
+        uuid,
+        event: event.event,
+        distinctId,
+        clientTimestamp,
+        receivedAt,
+        insertId: insertIdOf(properties),
+        isChanged: item.changedBy.length > 0,
+      });
+      if (claim.kind === "new") {
+        const text = encodeJson(properties);
+        chars += text.length;
+        kept.push({ ...item, text });
+      } else {
+        const receipt = { position, projectId, uuid, outcome: claim.kind, at };
+        repeated.push(
+          claim.kind === "duplicate-of" ? { ...receipt, firstPosition: claim.position } : receipt,
+        );
+      }
     }
-    return { stored: kept.length, duplicates: repeated.length };
+    return { kept, repeated, letters, next, last };
   }
 
   /** Runs work that changes what is stored, one at a time. */
@@ -164,12 +233,9 @@ export async function openDuckDbEvents(
   }
 
   /** A query by uuid as one by position; `undefined` when no event has the uuid. */
-  async function searchOf<Query extends { projectId: number; uuid?: string }>({
-    uuid,
-    ...query
-  }: Query) {
+  function searchOf<Query extends { projectId: number; uuid?: string }>({ uuid, ...query }: Query) {
     if (uuid === undefined) return query;
-    const position = await uuids.find(query.projectId, uuid);
+    const position = index.find(query.projectId, uuid);
     return position === undefined ? undefined : { ...query, position };
   }
 
@@ -201,7 +267,7 @@ export async function openDuckDbEvents(
     },
 
     async events(query) {
-      const search = await searchOf(query);
+      const search = searchOf(query);
       if (search === undefined) return { events: [], hasMore: false };
       return read((connection, timeUp) => findEvents(connection, search, timeUp));
     },
@@ -209,16 +275,15 @@ export async function openDuckDbEvents(
     performers: (query) => findPerformers(read, query),
 
     async count(query) {
-      const search = await searchOf(query);
+      const search = searchOf(query);
       if (search === undefined) return 0;
       return read((connection) => countEvents(connection, search));
     },
 
-    known: (projectId, events) =>
-      events.map(({ uuid }) => (uuids.isTaken(projectId, uuid) ? "duplicate" : "new")),
+    known: (projectId, events) => events.map((event) => index.acquaint(projectId, event)),
 
-    async receipt(projectId, uuid) {
-      const position = await uuids.find(projectId, uuid);
+    receipt(projectId, uuid) {
+      const position = index.find(projectId, uuid);
       return read((connection) => readReceipt(connection, { projectId, uuid, position }));
     },
 
@@ -248,7 +313,7 @@ export async function openDuckDbEvents(
 
     async close() {
       await inserting;
-      await uuids.close();
+      await index.close();
       await file.close();
     },
   };
@@ -265,44 +330,7 @@ async function createTables(connection: DuckDBConnection): Promise<void> {
   await connection.run("insert into consumer select 0 where not exists (from consumer)");
 }
 
-/** Positions at which a batch is cut, so that each part fits well into memory; the last is its end. */
-function cutsOf(
-  items: readonly { readonly position: number; readonly text: string }[],
-  end: number,
-): readonly number[] {
-  const cuts: number[] = [];
-  let chars = 0;
-  let last = 0;
-  for (const { position, text } of items.toSorted((a, b) => a.position - b.position)) {
-    if (chars > 0 && chars + text.length > CHARS_PER_TRANSACTION && position > last) {
-      cuts.push(last);
-      chars = 0;
-    }
-    chars += text.length;
-    last = position;
-  }
-  return [...cuts, end];
-}
-
 async function readPosition(connection: DuckDBConnection): Promise<number> {
   const rows = await connection.runAndReadAll("select max(position)::double from consumer");
   return Number(rows.getRows()[0]?.[0] ?? 0);
-}
-
-/** An index that is new, or older than the events (restored from elsewhere), learns what it lacks. */
-async function catchUp(index: UuidIndex, connection: DuckDBConnection): Promise<void> {
-  for (;;) {
-    const rows = await connection.runAndReadAll(
-      `select project_id, uuid::varchar, position::double from events
-        where position > $1::bigint order by position limit 20000`,
-      [String(index.end)],
-    );
-    const claims = rows.getRows().map(([projectId, uuid, position]) => ({
-      projectId: projectId as number,
-      uuid: uuid as string,
-      position: position as number,
-    }));
-    if (claims.length === 0) return;
-    await index.claim(claims);
-  }
 }

@@ -10,7 +10,9 @@ export interface ReceiptRow {
   readonly position: number;
   readonly projectId: number;
   readonly uuid: string;
-  readonly outcome: "duplicate" | "conflict" | "dropped";
+  readonly outcome: "duplicate" | "conflict" | "duplicate-of" | "dropped";
+  /** Of the event that had its `$insert_id` before, for one that came again. */
+  readonly firstPosition?: number;
   /** For one that was dropped. */
   readonly by?: string;
   /** For one that was dropped. */
@@ -26,6 +28,12 @@ export async function createReceiptTable(connection: DuckDBConnection): Promise<
       outcome varchar not null, dropped_by varchar, reason varchar,
       times integer not null, happened_at timestamp not null)`,
   );
+  await connection.run("alter table receipts add column if not exists first_position bigint");
+}
+
+/** Forgets receipts of what happened before a time, within the transaction under way. */
+export async function removeReceipts(connection: DuckDBConnection, before: Date): Promise<void> {
+  await connection.run("delete from receipts where happened_at < $1", [timestampOf(before)]);
 }
 
 /** Appends receipts within the transaction under way. */
@@ -47,6 +55,8 @@ export async function appendReceipts(
       text(row.reason);
       appender.appendInteger(times);
       appender.appendTimestamp(timestampOf(row.at));
+      if (row.firstPosition === undefined) appender.appendNull();
+      else appender.appendBigInt(BigInt(row.firstPosition));
       appender.endRow();
     }
   } finally {
@@ -82,6 +92,8 @@ interface StoredReceipt {
   readonly reason: string | null;
   readonly times: number;
   readonly at: Date;
+  /** UUID of the event whose `$insert_id` it had. */
+  readonly firstUuid: string | null;
 }
 
 async function readReceipts(
@@ -91,14 +103,16 @@ async function readReceipts(
 ): Promise<readonly StoredReceipt[]> {
   const result = await connection.runAndReadAll(
     `select r.position::double, outcome, dropped_by, reason,
-        times,
-        epoch_ms(happened_at)::double
+        times, epoch_ms(happened_at)::double,
+        coalesce(
+          (select uuid from events e where e.position = r.first_position),
+          (select uuid from deleted_events d where d.position = r.first_position))::varchar
       from receipts r where r.project_id = $1 and r.uuid = $2::uuid order by r.position`,
     [projectId, uuid],
   );
   return result.getRows().map((row) => {
-    const [position, outcome, by, reason, times, atMs] = row;
-    return { position, outcome, by, reason, times, at: new Date(Number(atMs)) };
+    const [position, outcome, by, reason, times, atMs, firstUuid] = row;
+    return { position, outcome, by, reason, times, at: new Date(Number(atMs)), firstUuid };
   }) as unknown as readonly StoredReceipt[];
 }
 
@@ -144,6 +158,13 @@ export async function readReceipt(
         at: last.at,
         by: last.by ?? "",
         reason: last.reason ?? "",
+      };
+    case "duplicate-of":
+      return {
+        outcome: "duplicate-of",
+        position: last.position,
+        at: last.at,
+        uuid: last.firstUuid,
       };
     default:
       return undefined;
