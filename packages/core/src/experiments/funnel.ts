@@ -1,0 +1,105 @@
+/** Something that happened to a person: when, and what it is called. */
+export interface FunnelEvent {
+  readonly at: number;
+  /** The steps it can serve, by index; 0 is the exposure. */
+  readonly steps: readonly number[];
+}
+
+/** How the steps of a funnel have to follow. */
+export interface FunnelRule {
+  /** Steps, the exposure included. */
+  readonly stepCount: number;
+  /** From a chain's own exposure to its last step, inclusive, in the unit of `at`; absent for no limit. */
+  readonly window?: number;
+  /** Whether only the first exposure may start a chain; any may otherwise. */
+  readonly anchor?: "any" | "first";
+}
+
+/**
+ * The furthest step that some chain of events reaches in order, from an exposure on: -1 without
+ * exposure. Times do not decrease along a chain, equal times count as any order, and an event serves
+ * one step (statistics 1.2). For each step the latest start of a chain that reaches it is kept, since
+ * a later start leaves more of the window.
+ */
+export function furthestStep(events: readonly FunnelEvent[], rule: FunnelRule): number {
+  const starts = new Array<number>(rule.stepCount).fill(Number.NEGATIVE_INFINITY);
+  const window = rule.window ?? Number.POSITIVE_INFINITY;
+  let isAnchored = false;
+  let furthest = -1;
+  for (const group of byTime(events)) {
+    const at = group[0]?.at ?? 0;
+    const before = [...starts];
+    for (let reached = -1; reached < rule.stepCount - 1; reached += 1) {
+      const start = reached === -1 ? at : (before[reached] ?? Number.NEGATIVE_INFINITY);
+      if (start === Number.NEGATIVE_INFINITY || at - start > window) continue;
+      if (reached === -1 && isAnchored && rule.anchor === "first") continue;
+      const steps = consecutiveSteps(group, reached + 1, rule.stepCount);
+      for (let step = reached + 1; step <= reached + steps; step += 1)
+        starts[step] = Math.max(starts[step] ?? Number.NEGATIVE_INFINITY, start);
+      furthest = Math.max(furthest, reached + steps);
+    }
+    isAnchored ||= group.some(({ steps }) => steps.includes(0));
+  }
+  return furthest;
+}
+
+/**
+ * How many of the steps after the exposure are done in any order inside the window of one exposure, at
+ * or after it, each by an event of its own; -1 without exposure.
+ */
+export function stepsDoneInAnyOrder(events: readonly FunnelEvent[], rule: FunnelRule): number {
+  const window = rule.window ?? Number.POSITIVE_INFINITY;
+  let most = -1;
+  for (const exposure of events) {
+    if (!exposure.steps.includes(0)) continue;
+    const inside = events.filter(
+      (event) => event !== exposure && event.at >= exposure.at && event.at - exposure.at <= window,
+    );
+    const served = new Map<FunnelEvent, number>();
+    let done = 0;
+    for (let step = 1; step < rule.stepCount; step += 1)
+      if (findServer(inside, step, served, new Set())) done += 1;
+    most = Math.max(most, done);
+  }
+  return most;
+}
+
+/** Events that happened at one time, in the order of times. */
+function* byTime(events: readonly FunnelEvent[]): Generator<readonly FunnelEvent[]> {
+  const sorted = [...events].sort((left, right) => left.at - right.at);
+  for (let index = 0; index < sorted.length; ) {
+    const first = sorted[index];
+    let end = index + 1;
+    while (end < sorted.length && sorted[end]?.at === first?.at) end += 1;
+    yield sorted.slice(index, end);
+    index = end;
+  }
+}
+
+/** How many steps from `first` on can be served one after another, each by another event of the group. */
+function consecutiveSteps(group: readonly FunnelEvent[], first: number, stepCount: number): number {
+  const served = new Map<FunnelEvent, number>();
+  let steps = 0;
+  while (first + steps < stepCount && findServer(group, first + steps, served, new Set()))
+    steps += 1;
+  return steps;
+}
+
+/** Finds an event for a step, moving earlier ones to other steps where that helps (an augmenting path). */
+function findServer(
+  events: readonly FunnelEvent[],
+  step: number,
+  served: Map<FunnelEvent, number>,
+  tried: Set<FunnelEvent>,
+): boolean {
+  for (const event of events) {
+    if (tried.has(event) || !event.steps.includes(step)) continue;
+    tried.add(event);
+    const other = served.get(event);
+    if (other === undefined || findServer(events, other, served, tried)) {
+      served.set(event, step);
+      return true;
+    }
+  }
+  return false;
+}
