@@ -260,6 +260,8 @@ describe("a running server", PATIENTLY, () => {
     const metrics = await sendRaw(server, { method: "GET", path: "/metrics" });
     expect(metrics.headers["content-type"]).toMatch(/^text\/plain/);
     expect(metrics.text).toMatch(/^process_resident_memory_bytes \d/m);
+    expect(metrics.text).toMatch(/^hedgerow_log_bytes [1-9]/m);
+    expect(metrics.text).toMatch(/^hedgerow_log_lag_events\{stage="stored"\} \d/m);
   });
 
   test("[CP-43] is found in order by doctor, and so is its folder once it is stopped", async () => {

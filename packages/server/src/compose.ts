@@ -39,7 +39,12 @@ import {
   tellCaptures,
   tellPreparations,
 } from "./events/ingestion-journal.ts";
-import { countCaptures, countPreparations, showPositions } from "./events/ingestion-metrics.ts";
+import {
+  countCaptures,
+  countPreparations,
+  showLogBytes,
+  showPositions,
+} from "./events/ingestion-metrics.ts";
 import { ingestionWarningRoutes } from "./events/ingestion-warnings.routes.ts";
 import { createIngestionWarnings } from "./events/ingestion-warnings.ts";
 import { liveEventRoutes } from "./events/live-events.routes.ts";
@@ -196,6 +201,10 @@ async function compose(
   // From the log to the stores
   const log = await openEmbeddedLog(paths.eventLog, {
     after: Math.max(await persons.position(), await events.position()),
+    retention: {
+      maxBytes: config.logRetentionMb * 1024 * 1024,
+      maxAgeMs: config.logRetentionHours * 3_600_000,
+    },
   });
   opened.push(() => log.close());
   const pendingPersons = createPendingPersons({ distinctIdsOf: persons.distinctIdsOf });
@@ -226,6 +235,7 @@ async function compose(
     const { persons, store } = worker.progress();
     return { captured: await log.end(), persons, stored: store };
   });
+  showLogBytes(metrics, log.bytes);
 
   const recentEvents = createRecentEvents();
   const captureDeps = {

@@ -98,6 +98,24 @@ const Settings = Type.Object({
     maximum: 3650,
     default: 30,
   }),
+  logRetentionMb: Type.Integer({
+    flag: "log-retention-mb",
+    env: "HEDGEROW_LOG_RETENTION_MB",
+    description: "size of the event log in MB up to which stored events stay in it",
+    expects: "a whole number from 0 to 32768",
+    minimum: 0,
+    maximum: 32_768,
+    default: 512,
+  }),
+  logRetentionHours: Type.Integer({
+    flag: "log-retention-hours",
+    env: "HEDGEROW_LOG_RETENTION_HOURS",
+    description: "hours for which stored events stay in the event log",
+    expects: "a whole number from 0 to 8760",
+    minimum: 0,
+    maximum: 8760,
+    default: 24,
+  }),
   logLevel: Type.Enum(["trace", "debug", "info", "warn", "error", "fatal", "silent"], {
     flag: "log-level",
     env: "LOG_LEVEL",
@@ -228,6 +246,8 @@ function decode(name: SettingName, text: string): unknown {
   switch (name) {
     case "port":
     case "receiptDays":
+    case "logRetentionMb":
+    case "logRetentionHours":
       return /^\d{1,5}$/.test(text) ? Number(text) : text;
     case "trustedProxies":
       return text

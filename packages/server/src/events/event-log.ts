@@ -35,8 +35,14 @@ export interface EventLog {
   /** Position of the newest stored entry; 0 for an empty log. */
   end(): Promise<number>;
 
-  /** Lets the log forget entries at or below a position that every consumer has passed. */
+  /**
+   * Tells that every consumer has passed a position. The log forgets entries at or below it once
+   * they are beyond the size or age up to which it keeps them.
+   */
   release(upTo: number): Promise<void>;
+
+  /** Bytes that the log takes on its disk. */
+  bytes(): Promise<number>;
 
   close(): Promise<void>;
 }

@@ -78,20 +78,45 @@ export function countPreparations(registry: Registry): PreparationObserver {
   };
 }
 
-/** Positions in the log by what they mean: their differences are how far each stage lags behind. */
+/** Positions in the log by what they mean, and how many events each stage lags behind. */
 export function showPositions(
   registry: Registry,
   positions: () => Promise<{ captured: number; persons: number; stored: number }>,
 ): void {
+  const registers = [registry];
   new Gauge({
     name: "hedgerow_log_position",
     help: "Events captured, applied to persons, and stored, counted by position in the log.",
     labelNames: ["stage"],
-    registers: [registry],
+    registers,
     async collect() {
       for (const [stage, position] of Object.entries(await positions())) {
         this.set({ stage }, position);
       }
+    },
+  });
+  new Gauge({
+    name: "hedgerow_log_lag_events",
+    help: "Captured events that are not applied to persons, or not stored, yet.",
+    labelNames: ["stage"],
+    registers,
+    async collect() {
+      const { captured, ...stages } = await positions();
+      for (const [stage, position] of Object.entries(stages)) {
+        this.set({ stage }, Math.max(0, captured - position));
+      }
+    },
+  });
+}
+
+/** How much of its disk the log takes. */
+export function showLogBytes(registry: Registry, bytes: () => Promise<number>): void {
+  new Gauge({
+    name: "hedgerow_log_bytes",
+    help: "Bytes of the log's files.",
+    registers: [registry],
+    async collect() {
+      this.set(await bytes());
     },
   });
 }

@@ -368,6 +368,24 @@ describe("the worker", () => {
     expect((await namesIn(run.events, projectId)).length).toBe(1000);
   });
 
+  it("[PI-8] lets the log forget what was passed before a restart, though nothing new comes", async () => {
+    const before = await pipeline.start();
+    await before.append([sampleEvent({ projectId: await before.newProject() })]);
+    await before.settle();
+    await pipeline.stopWorker();
+    const released: number[] = [];
+    const run = await pipeline.start({
+      log: (real) => ({
+        ...real,
+        release: (upTo) => {
+          released.push(upTo);
+          return real.release(upTo);
+        },
+      }),
+    });
+    expect(released).toEqual([await run.log.end()]);
+  });
+
   it("[PI-46] goes on where person changes are lost that the log no longer holds", async () => {
     const restored = temporaryPipeline();
     const before = await restored.start();

@@ -12,7 +12,7 @@ import { createWaitingRuns } from "./waiting-runs.ts";
 
 export interface WorkerDeps {
   readonly log: Pick<EventLog, "read" | "end" | "release">;
-  readonly persons: Pick<PersonStore, "position" | "applyEvents" | "groupTypes">;
+  readonly persons: Pick<PersonStore, "position" | "secure" | "applyEvents" | "groupTypes">;
   readonly events: Pick<EventStore, "position" | "insert">;
   readonly geoIp: GeoIp;
   readonly pendingPersons: Pick<PendingPersons, "applied" | "catchUpTo">;
@@ -31,6 +31,8 @@ export interface WorkerDeps {
 export interface WorkerTiming {
   /** The store is given what has gathered at most this often, so that batches grow with the load. */
   readonly storeEveryMs: number;
+  /** What is stored is secured, and released from the log, at most this often. */
+  readonly releaseEveryMs: number;
   /** First pause after a failure; doubles up to `longestRetryMs`. */
   readonly retryMs: number;
   readonly longestRetryMs: number;
@@ -42,6 +44,7 @@ export interface WorkerTiming {
 
 const DEFAULT_TIMING: WorkerTiming = {
   storeEveryMs: 100,
+  releaseEveryMs: 1000,
   retryMs: 100,
   longestRetryMs: 5000,
   catchUpMs: 500,
@@ -84,8 +87,11 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
 
   let personsPosition = await persons.position();
   let storePosition = await events.position();
+  // What was passed before this start may leave the log, also when no event comes any more.
+  await log.release(Math.min(storePosition, personsPosition));
   const waiting = createWaitingRuns();
   const wakes = new Set<() => void>();
+  let releaseTimer: NodeJS.Timeout | undefined;
 
   function changed(): void {
     for (const wake of wakes) wake();
@@ -154,10 +160,27 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
     storePosition = batch.end;
     tellOf(stored);
     waiting.forget(storePosition);
-    await log.release(Math.min(storePosition, personsPosition));
+    releaseSoon();
     changed();
     const isBehind = personsPosition - storePosition >= BEHIND;
     if (!isBehind) await pause(timing.storeEveryMs - (performance.now() - startedAt));
+  }
+
+  function releaseSoon(): void {
+    releaseTimer ??= setTimeout(() => {
+      releaseTimer = undefined;
+      void release();
+    }, timing.releaseEveryMs).unref();
+  }
+
+  /** Lets the log forget what both stages keep, whatever happens to the machine. */
+  async function release(): Promise<void> {
+    const stored = storePosition;
+    try {
+      await log.release(Math.min(stored, await persons.secure()));
+    } catch (error) {
+      logger.error({ err: error }, "the log could not be shortened");
+    }
   }
 
   async function insert(batch: EventBatch, failures: number): Promise<readonly EventRow[]> {
@@ -212,6 +235,8 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
       stop.abort();
       changed();
       await atMost(timing.drainMs, stages);
+      clearTimeout(releaseTimer);
+      await atMost(timing.drainMs, release());
     },
   };
 }

@@ -1,10 +1,13 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import type { Worker } from "node:worker_threads";
+import { encodeEvent } from "@hedgerow/core/events/event-codec";
+import Database from "libsql";
 import { describe, expect, it } from "vitest";
 import { describeEventLog, sampleEvent } from "../../events/event-log.contract.ts";
-import { LogUnavailable } from "../../events/event-log.ts";
+import { type EventLog, LogUnavailable } from "../../events/event-log.ts";
 import { openEmbeddedLog } from "./embedded-log.ts";
 
 async function inFolder<Result>(run: (path: string) => Promise<Result>): Promise<Result> {
@@ -25,6 +28,22 @@ describeEventLog("EventLog on a SQLite file", async () => {
 });
 
 const NEVER = new AbortController().signal;
+const MEBIBYTE = 1024 * 1024;
+
+/** Positions of all that a log still has. */
+async function positionsIn(log: EventLog): Promise<readonly number[]> {
+  const positions: number[] = [];
+  const last = await log.end();
+  for (let after = 0; after < last; ) {
+    const { entries, end } = await log.read(after, 100, NEVER);
+    positions.push(...entries.map(({ position }) => position));
+    after = end;
+  }
+  return positions;
+}
+
+const range = (first: number, last: number) =>
+  Array.from({ length: last - first + 1 }, (_, index) => first + index);
 
 describe("openEmbeddedLog", () => {
   it("[PI-4] starts above the position that consumers have passed when its file is lost", () =>
@@ -94,6 +113,112 @@ describe("openEmbeddedLog", () => {
       expect(position).toBeGreaterThan(end);
       expect((await log.read(end, 100, NEVER)).entries.length).toBe(1);
       await log.close();
+    }));
+
+  it("[PI-8] keeps what was released up to a size, the newest of it, and what was not however large", () =>
+    inFolder(async (path) => {
+      const retention = { maxBytes: 4 * MEBIBYTE, maxAgeMs: 3_600_000 };
+      const log = await openEmbeddedLog(path, { retention, tailChars: 0 });
+      const appendLarge = async (count: number) => {
+        for (let n = 0; n < count; n++) {
+          await log.append([sampleEvent({ properties: { text: "x".repeat(MEBIBYTE) } })]);
+        }
+      };
+      await appendLarge(10);
+      expect(await positionsIn(log)).toEqual(range(1, 10));
+      await log.release(8);
+      await expect.poll(() => positionsIn(log)).toEqual(range(8, 10));
+      await appendLarge(10);
+      // Now what waits is too large by itself: nothing is kept beyond it.
+      expect(await positionsIn(log)).toEqual(range(9, 20));
+      await log.release(20);
+      await expect.poll(() => positionsIn(log)).toEqual(range(18, 20));
+      await log.close();
+    }));
+
+  it("[PI-8] keeps what was released up to an age, and what was not however old, also when idle", () =>
+    inFolder(async (path) => {
+      const retention = { maxBytes: 100 * MEBIBYTE, maxAgeMs: 700 };
+      const log = await openEmbeddedLog(path, { retention, tailChars: 0 });
+      for (let n = 0; n < 4; n++) await log.append([sampleEvent()]);
+      await log.release(3);
+      expect(await positionsIn(log)).toEqual(range(1, 4));
+      await delay(400);
+      await log.append([sampleEvent()]);
+      await log.release(5);
+      expect(await positionsIn(log)).toEqual(range(1, 5));
+      await expect.poll(() => positionsIn(log)).toEqual([5]);
+      await expect.poll(() => positionsIn(log)).toEqual([]);
+      await log.append([sampleEvent()]);
+      await delay(1000);
+      expect(await positionsIn(log)).toEqual([6]);
+      await log.close();
+    }));
+
+  it("[PI-8] lets go of what it only keeps before a full disk refuses an event", () =>
+    inFolder(async (path) => {
+      const log = await openEmbeddedLog(path, {
+        maxFileBytes: MEBIBYTE,
+        retention: { maxBytes: 100 * MEBIBYTE, maxAgeMs: 3_600_000 },
+      });
+      const event = () => sampleEvent({ properties: { text: "x".repeat(50_000) } });
+      for (let n = 1; n <= 100; n++) {
+        await log.append([event()]);
+        await log.release(n - 1);
+      }
+      const kept = await positionsIn(log);
+      expect(kept.length).toBeGreaterThan(1);
+      expect(kept).toEqual(range(kept[0] ?? 0, 100));
+      await log.close();
+    }));
+
+  it("[PI-9] gives its disk back what a large backlog took", () =>
+    inFolder(async (path) => {
+      const log = await openEmbeddedLog(path);
+      const text = "x".repeat(MEBIBYTE);
+      for (let n = 0; n < 20; n++) {
+        await log.append(Array.from({ length: 5 }, () => sampleEvent({ properties: { text } })));
+      }
+      expect(await log.bytes()).toBeGreaterThan(100 * MEBIBYTE);
+      await log.release(99);
+      await expect.poll(() => log.bytes(), { timeout: 20_000 }).toBeLessThan(50 * MEBIBYTE);
+      expect(await positionsIn(log)).toEqual([100]);
+      await log.close();
+    }));
+
+  it("[PI-9] takes no more room however much goes through it", () =>
+    inFolder(async (path) => {
+      const retention = { maxBytes: 8 * MEBIBYTE, maxAgeMs: 3_600_000 };
+      const log = await openEmbeddedLog(path, { retention });
+      const text = "x".repeat(MEBIBYTE);
+      let largest = 0;
+      for (let n = 1; n <= 150; n++) {
+        await log.append([sampleEvent({ properties: { text } })]);
+        await log.release(n);
+        largest = Math.max(largest, await log.bytes());
+      }
+      expect(largest).toBeLessThan(60 * MEBIBYTE);
+      await log.close();
+    }));
+
+  it("[PI-9] goes on with a file of an earlier version, which could not shrink", () =>
+    inFolder(async (path) => {
+      const earlier = new Database(path);
+      earlier.exec("create table segments (last integer primary key, count integer, lines text)");
+      earlier.exec("create table progress (id integer primary key, end integer not null)");
+      const event = sampleEvent();
+      earlier.prepare("insert into segments values (1, 1, ?)").run(encodeEvent(event));
+      earlier.exec("insert into progress values (1, 1)");
+      earlier.close();
+      const log = await openEmbeddedLog(path, { retention: { maxBytes: 0, maxAgeMs: 0 } });
+      expect((await log.read(0, 10, NEVER)).entries).toEqual([{ position: 1, event }]);
+      expect(await log.append([sampleEvent()])).toEqual([2]);
+      await log.release(1);
+      await expect.poll(() => positionsIn(log)).toEqual([2]);
+      await log.close();
+      const file = new Database(path, { readonly: true });
+      expect(file.prepare("pragma auto_vacuum").all()).toEqual([{ auto_vacuum: 2 }]);
+      file.close();
     }));
 
   it("[PI-6] acknowledges what it stored and nothing else when its thread dies, and goes on", () =>

@@ -1,3 +1,4 @@
+import { stat } from "node:fs/promises";
 import type { Worker } from "node:worker_threads";
 import { cleanText } from "@hedgerow/core/events/clean-json";
 import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
@@ -5,7 +6,13 @@ import { decodeEvent, encodeEvent } from "@hedgerow/core/events/event-codec";
 import Database from "libsql";
 import { type EventLog, LogUnavailable } from "../../events/event-log.ts";
 import { openThread } from "../../platform/open-thread.ts";
-import type { FromLogThread, LogFileOptions, Segment, ToLogThread } from "./log-file.ts";
+import type {
+  FromLogThread,
+  LogFileOptions,
+  LogRetention,
+  Segment,
+  ToLogThread,
+} from "./log-file.ts";
 import { createLogTail } from "./log-tail.ts";
 
 export interface EmbeddedLogOptions {
@@ -23,6 +30,8 @@ export interface EmbeddedLogOptions {
   readonly tailChars?: number;
   /** Largest size of the log file; 64 GiB unless given. */
   readonly maxFileBytes?: number;
+  /** How long released events stay; not at all unless given. A full disk lets go of them at once. */
+  readonly retention?: LogRetention;
 }
 
 /** A segment is read as a whole: small ones let readers take what they asked for. */
@@ -55,6 +64,7 @@ export async function openEmbeddedLog(
     path,
     after,
     maxBytes: options.maxFileBytes ?? 64 * 1024 ** 3,
+    retention: options.retention ?? { maxBytes: 0, maxAgeMs: 0 },
   });
 
   const waiting: Append[] = [];
@@ -190,6 +200,11 @@ export async function openEmbeddedLog(
       return end;
     },
 
+    async bytes() {
+      const sizes = await Promise.all([path, `${path}-wal`].map(sizeOf));
+      return sizes.reduce((sum, size) => sum + size, 0);
+    },
+
     async release(upTo) {
       tail.forget(upTo);
       const worker = await thread?.catch(() => undefined);
@@ -211,6 +226,16 @@ export async function openEmbeddedLog(
       reader.close();
     },
   };
+}
+
+/** Bytes of a file; 0 where it is missing. */
+async function sizeOf(file: string): Promise<number> {
+  try {
+    return (await stat(file)).size;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return 0;
+    throw error;
+  }
 }
 
 function send(worker: Worker, message: ToLogThread): void {

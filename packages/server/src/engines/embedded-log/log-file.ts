@@ -12,6 +12,13 @@ export interface LogFileOptions {
   readonly after: number;
   /** The file takes no more events beyond this size; what is released makes room again. */
   readonly maxBytes: number;
+  readonly retention: LogRetention;
+}
+
+/** What is released stays until the log is larger than this, or it is older. */
+export interface LogRetention {
+  readonly maxBytes: number;
+  readonly maxAgeMs: number;
 }
 
 export type ToLogThread =
@@ -28,25 +35,33 @@ export type FromLogThread =
 
 /** Large pages: segments are long texts, and fewer pages mean fewer links to follow. */
 const PAGE_BYTES = 16_384;
-/** Released events are deleted with the next append, or after this long without one. */
+/** What need not be kept is deleted with the next append, or after this long without one. */
 const IDLE_RELEASE_MS = 250;
+/** A timer that waits longer than this is set anew. */
+const LONGEST_TIMER_MS = 3_600_000;
+/** Deleted in one transaction: appends wait for it. */
+const SEGMENTS_PER_TURN = 64;
+/** Free pages that are kept for what comes; beyond them the file shrinks, some pages at a time. */
+const SPARE_PAGES = 1024;
+const PAGES_PER_TURN = 256;
 
 /** The writing half of the log, synchronous. One per file. */
 export interface LogFile {
   readonly end: number;
   /** Stores all segments in one durable commit and answers the position of the last event. Throws when nothing was stored. */
   append(segments: readonly Segment[]): number;
-  /** Forgets segments whose events all lie at or below a position, some time soon. */
+  /** Lets go of segments whose events all lie at or below a position: they stay as long as retention says. */
   release(upTo: number): void;
   close(): void;
 }
 
 /** Opens a log file for writing, creating it where it is missing. Throws when that fails. */
-export function openLogFile({ path, after, maxBytes }: LogFileOptions): LogFile {
+export function openLogFile({ path, after, maxBytes, retention }: LogFileOptions): LogFile {
   let connection = connect(path, maxBytes);
   let end = Math.max(after, connection.storedEnd());
-  let releasable = 0;
-  let idleTimer: NodeJS.Timeout | undefined;
+  let released = 0;
+  let timer: NodeJS.Timeout | undefined;
+  let tidyAtMs = Number.POSITIVE_INFINITY;
 
   /** After a failed write the connection may be of no use any more: a new one tells. */
   function reconnect(): void {
@@ -58,12 +73,79 @@ export function openLogFile({ path, after, maxBytes }: LogFileOptions): LogFile 
     connection = connect(path, maxBytes);
   }
 
-  function deleteReleased(): void {
-    clearTimeout(idleTimer);
-    idleTimer = undefined;
-    if (releasable === 0) return;
-    connection.deleteUpTo(releasable);
-    releasable = 0;
+  function write(segments: readonly Segment[]): number {
+    try {
+      return connection.inTransaction(() => {
+        prune();
+        let last = end;
+        const storedMs = Date.now();
+        for (const { count, lines } of segments) {
+          last += count;
+          connection.insert({ last, count, lines, storedMs });
+        }
+        connection.storeEnd(last);
+        return last;
+      });
+    } catch (error) {
+      reconnect();
+      throw error;
+    }
+  }
+
+  /** How long the oldest released segment may stay; `undefined` when there is none. */
+  function timeLeftMs(oldest: StoredSegment | undefined): number | undefined {
+    if (!oldest || oldest.last > released) return undefined;
+    if (connection.usedBytes() > retention.maxBytes) return 0;
+    return Math.max(0, oldest.storedMs + retention.maxAgeMs - Date.now());
+  }
+
+  /** Deletes what need not be kept, up to a bound, within the caller's transaction. */
+  function prune(): void {
+    for (let deleted = 0; deleted < SEGMENTS_PER_TURN; deleted++) {
+      const oldest = connection.oldest();
+      if (!oldest || timeLeftMs(oldest) !== 0) return;
+      connection.deleteUpTo(oldest.last);
+    }
+  }
+
+  /** Prunes without an append, and gives the disk back what is free. */
+  function tidy(): void {
+    if (timeLeftMs(connection.oldest()) === 0) connection.inTransaction(prune);
+    const isLarge = connection.freePages() > SPARE_PAGES;
+    if (isLarge) connection.shrink(PAGES_PER_TURN);
+    const leftMs = isLarge ? 0 : timeLeftMs(connection.oldest());
+    if (leftMs !== undefined) tidyIn(leftMs);
+  }
+
+  function tidyIn(leftMs: number): void {
+    const waitMs = Math.min(Math.max(leftMs, IDLE_RELEASE_MS), LONGEST_TIMER_MS);
+    // Releases come faster than that: none of them puts off what the one before has asked for.
+    if (performance.now() + waitMs >= tidyAtMs) return;
+    clearTimeout(timer);
+    tidyAtMs = performance.now() + waitMs;
+    timer = setTimeout(() => {
+      tidyAtMs = Number.POSITIVE_INFINITY;
+      try {
+        tidy();
+      } catch {
+        // Deleting needs room for its journal; the next release tries again.
+      }
+    }, waitMs).unref();
+  }
+
+  /** On a full disk, what was kept beyond need makes room. False when there was nothing of it. */
+  function giveUpReleased(): boolean {
+    try {
+      const oldest = connection.oldest();
+      if (!oldest || oldest.last > released) return false;
+      connection.inTransaction(() => connection.deleteUpTo(released));
+      // The room of its journal can be used again.
+      connection.checkpoint();
+    } catch {
+      return false;
+    }
+    tidyIn(0);
+    return true;
   }
 
   return {
@@ -71,45 +153,35 @@ export function openLogFile({ path, after, maxBytes }: LogFileOptions): LogFile 
       return end;
     },
     append(segments) {
-      const write = () =>
-        connection.inTransaction(() => {
-          deleteReleased();
-          let last = end;
-          for (const { count, lines } of segments) {
-            last += count;
-            connection.insert(last, count, lines);
-          }
-          connection.storeEnd(last);
-          return last;
-        });
       try {
-        end = write();
+        end = write(segments);
       } catch (error) {
-        reconnect();
-        throw error;
+        if (!giveUpReleased()) throw error;
+        end = write(segments);
       }
       return end;
     },
     release(upTo) {
-      releasable = Math.max(releasable, upTo);
-      idleTimer ??= setTimeout(() => {
-        try {
-          deleteReleased();
-        } catch {
-          // Deleting needs room for its journal; the next append tries again and reports.
-        }
-      }, IDLE_RELEASE_MS).unref();
+      released = Math.max(released, upTo);
+      tidyIn(0);
     },
     close() {
-      clearTimeout(idleTimer);
+      clearTimeout(timer);
       connection.close();
     },
   };
 }
 
+interface StoredSegment {
+  readonly last: number;
+  readonly storedMs: number;
+}
+
 function connect(path: string, maxBytes: number) {
   const database = new Database(path);
   database.exec(`pragma page_size = ${PAGE_BYTES}`);
+  // Before there are tables: with them it takes a rewriting of the file.
+  database.exec("pragma auto_vacuum = incremental");
   database.exec("pragma journal_mode = wal");
   database.exec("pragma synchronous = full");
   database.exec("pragma busy_timeout = 5000");
@@ -119,15 +191,37 @@ function connect(path: string, maxBytes: number) {
     `create table if not exists segments (
       last integer primary key,
       count integer not null,
-      lines text not null
+      lines text not null,
+      stored_ms integer not null default 0
     )`,
   );
   database.exec(
     "create table if not exists progress (id integer primary key check (id = 1), end integer not null)",
   );
-  const insert = database.prepare("insert into segments (last, count, lines) values (?, ?, ?)");
+  const numberOf = (pragma: string): number =>
+    Number(Object.values((database.prepare(`pragma ${pragma}`).all()[0] ?? {}) as object)[0]);
+  renewOldFile();
+  const insert = database.prepare(
+    "insert into segments (last, count, lines, stored_ms) values (?, ?, ?, ?)",
+  );
   const remove = database.prepare("delete from segments where last <= ?");
   const saveEnd = database.prepare("insert or replace into progress (id, end) values (1, ?)");
+  const findOldest = database.prepare("select last, stored_ms from segments order by last limit 1");
+
+  /** Files of earlier versions know no times of storing and cannot shrink. */
+  function renewOldFile(): void {
+    const columns = database.prepare("select name from pragma_table_info('segments')").all();
+    if (!(columns as { name: string }[]).some(({ name }) => name === "stored_ms")) {
+      database.exec("alter table segments add column stored_ms integer not null default 0");
+    }
+    if (numberOf("auto_vacuum") !== 0) return;
+    try {
+      database.exec("vacuum");
+    } catch {
+      // It needs as much room again. Without it the file stays as large as it ever was.
+    }
+  }
+
   return {
     storedEnd: (): number => {
       const [row] = database.prepare("select end from progress").all() as { end: number }[];
@@ -144,8 +238,21 @@ function connect(path: string, maxBytes: number) {
         throw error;
       }
     },
-    insert: (last: number, count: number, lines: string) => insert.run(last, count, lines),
+    insert: ({ last, count, lines, storedMs }: Segment & StoredSegment) =>
+      insert.run(last, count, lines, storedMs),
+    oldest(): StoredSegment | undefined {
+      const [row] = findOldest.all() as { last: number; stored_ms: number }[];
+      return row && { last: row.last, storedMs: row.stored_ms };
+    },
     deleteUpTo: (position: number) => remove.run(position),
+    usedBytes: () => (numberOf("page_count") - numberOf("freelist_count")) * PAGE_BYTES,
+    freePages: () => numberOf("freelist_count"),
+    /** Takes free pages off the file, as soon as no reader is in the way. */
+    shrink(pages: number): void {
+      database.exec(`pragma incremental_vacuum(${pages})`);
+      numberOf("wal_checkpoint(passive)");
+    },
+    checkpoint: () => numberOf("wal_checkpoint(passive)"),
     storeEnd: (end: number) => saveEnd.run(end),
     close: () => database.close(),
   };
