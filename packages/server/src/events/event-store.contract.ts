@@ -343,6 +343,196 @@ export function describeEventStore(title: string, create: () => Promise<Reopenab
       }
     });
 
+    it("[ES-21] knows the same event from another one with its uuid, also after a restart", async () => {
+      const row = sampleRow(1, { distinctId: "ann", clientTimestamp: new Date(1) });
+      const { event } = row;
+      const changed = { ...sampleRow(2), changedBy: ["filter"] };
+      const ask = () => [
+        ...store.known(1, [
+          event,
+          { ...event, timestamp: new Date(2), properties: {} },
+          { ...event, event: "$pagevieW" },
+          { ...event, distinctId: "anna" },
+          { ...event, clientTimestamp: new Date(2) },
+          { ...event, uuid: crypto.randomUUID() },
+          // What a transformation made of an event is no measure of what comes again.
+          { ...changed.event, event: "another" },
+        ]),
+        ...store.known(2, [event]),
+      ];
+      expect(ask()).toEqual(Array(8).fill("new"));
+      await insert([row, changed]);
+      const conflicts = ["conflict", "conflict", "conflict"];
+      const known = ["duplicate", "duplicate", ...conflicts, "new", "duplicate", "new"];
+      expect(ask()).toEqual(known);
+      await store.close();
+      store = await place.open();
+      expect(ask()).toEqual(known);
+      const again = { ...event, event: "$pagevieW" };
+      const later = [event, again].map((event, at) => ({ ...row, position: 3 + at, event }));
+      expect(await insert(later)).toEqual({ stored: 0, duplicates: 2 });
+      expect(await store.receipt(1, event.uuid)).toMatchObject({
+        outcome: "stored",
+        position: 1,
+        duplicates: [
+          { position: 3, outcome: "duplicate" },
+          { position: 4, outcome: "conflict" },
+        ],
+        duplicateCount: 2,
+      });
+    });
+
+    it("[ES-22] stores an event with the insert id of one that came shortly before once", async () => {
+      const nowMs = Date.UTC(2024, 5, 1);
+      const hours = (count: number) => new Date(nowMs + count * 3_600_000);
+      const row = (position: number, fields: Parameters<typeof sampleEvent>[0] = {}) =>
+        sampleRow(position, {
+          properties: { $insert_id: "i" },
+          receivedAt: hours(0),
+          event: "paid",
+          distinctId: "ann",
+          ...fields,
+        });
+      const first = row(1);
+      const second = row(2);
+      expect(await insert([first, second])).toEqual({ stored: 1, duplicates: 1 });
+      const others = [
+        row(3, { event: "asked" }),
+        row(4, { distinctId: "bob" }),
+        row(5, { projectId: 2 }),
+        row(6, { properties: { $insert_id: "j" } }),
+        row(7, { properties: { $insert_id: "" } }),
+        row(8, { properties: { $insert_id: "" } }),
+      ];
+      expect(await insert(others)).toEqual({ stored: 6, duplicates: 0 });
+      const third = row(9, { receivedAt: hours(48) });
+      expect(await insert([third])).toEqual({ stored: 0, duplicates: 1 });
+      await store.close();
+      store = await place.open();
+      const fourth = row(10, { receivedAt: hours(40), event: "asked" });
+      expect(await insert([fourth])).toEqual({ stored: 0, duplicates: 1 });
+      for (const [{ position, event }, of] of [
+        [second, first],
+        [third, first],
+        [fourth, others[0]],
+      ] as const) {
+        expect(await store.receipt(1, event.uuid)).toMatchObject({
+          outcome: "duplicate-of",
+          position,
+          uuid: of?.event.uuid,
+        });
+        expect(store.known(1, [event])).toEqual(["new"]);
+      }
+      // The same event sent again as it was is a duplicate of its uuid.
+      expect(await insert([{ ...first, position: 11 }])).toEqual({ stored: 0, duplicates: 1 });
+      expect(await store.receipt(1, first.event.uuid)).toMatchObject({ duplicateCount: 1 });
+      const late = [row(12, { receivedAt: hours(49) }), row(13, { receivedAt: hours(50) })];
+      expect(await insert(late)).toEqual({ stored: 1, duplicates: 1 });
+      expect(await store.receipt(1, late[1]?.event.uuid ?? "")).toMatchObject({
+        outcome: "duplicate-of",
+        uuid: late[0]?.event.uuid,
+      });
+    });
+
+    it("[RC-10] tells what became of an event: stored, dropped, set aside, or unknown", async () => {
+      const row = { ...sampleRow(1), changedBy: ["add place", "filter"] };
+      const drop = {
+        position: 2,
+        projectId: 1,
+        uuid: crypto.randomUUID(),
+        by: "filter",
+        reason: "a robot",
+        droppedAt: new Date(),
+      };
+      const letter = { position: 3, event: sampleEvent(), reason: "cannot be read" };
+      const aside = { position: 1, event: row.event, reason: "its person changes failed" };
+      const batch = {
+        rows: [row],
+        merges: [],
+        drops: [drop],
+        deadLetters: [aside, letter],
+        end: 3,
+      };
+      await store.insert(batch);
+      for (let times = 0; times < 2; times++) {
+        expect(await store.receipt(1, row.event.uuid)).toEqual({
+          outcome: "stored",
+          position: 1,
+          storedAt: expect.any(Date),
+          changedBy: ["add place", "filter"],
+          duplicates: [],
+          duplicateCount: 0,
+          setAsideBecause: "its person changes failed",
+        });
+        expect(await store.receipt(1, drop.uuid)).toEqual({
+          outcome: "dropped",
+          position: 2,
+          at: drop.droppedAt,
+          by: "filter",
+          reason: "a robot",
+        });
+        expect(await store.receipt(1, letter.event.uuid)).toEqual({
+          outcome: "dead-lettered",
+          position: 3,
+          reason: "cannot be read",
+        });
+        expect(await store.receipt(2, row.event.uuid)).toBeUndefined();
+        expect(await store.receipt(1, crypto.randomUUID())).toBeUndefined();
+        await store.close();
+        store = await place.open();
+      }
+    });
+
+    it("[RC-11] keeps the oldest repetitions of a uuid one by one, and counts all", async () => {
+      const row = sampleRow(1);
+      const again = Array.from({ length: 150 }, (_, at) => ({ ...row, position: 2 + at }));
+      await insert([row, ...again]);
+      const receipt = await store.receipt(1, row.event.uuid);
+      if (receipt?.outcome !== "stored") throw new Error("not stored");
+      expect(receipt.duplicateCount).toBe(150);
+      expect(receipt.duplicates.length).toBe(100);
+      expect(receipt.duplicates.map(({ position }) => position)).toEqual(
+        again.slice(0, 100).map(({ position }) => position),
+      );
+    });
+
+    it("[ES-24] tells which projects have any event", async () => {
+      await insert([sampleRow(1, { projectId: 3 }), sampleRow(2, { projectId: 5 })]);
+      expect(await store.hasEvents([1, 3, 4, 5])).toEqual(new Set([3, 5]));
+      expect(await store.hasEvents([1])).toEqual(new Set());
+      expect(await store.hasEvents([])).toEqual(new Set());
+      await store.deleteEventsOf(3, [PERSON_A], 2);
+      expect(await store.hasEvents([3, 5])).toEqual(new Set([5]));
+    });
+
+    it("[ES-7] gives dead letters in pages, by project and position, and forgets them", async () => {
+      const letters = [1, 2, 1, 1].map((projectId, at) => ({
+        position: 2 * at + 1,
+        event: sampleEvent({ projectId, properties: { text: "ß".repeat(at * 10_000) } }),
+        reason: `reason ${at}`,
+      }));
+      await store.insert({ rows: [], merges: [], drops: [], deadLetters: letters, end: 9 });
+      const places = async (query: Parameters<EventStore["deadLetters"]>[0]) =>
+        (await store.deadLetters(query)).map(({ position }) => position);
+      expect(await store.deadLetters({ limit: 10 })).toEqual(letters);
+      expect(await places({ limit: 2 })).toEqual([1, 3]);
+      expect(await places({ after: 3, limit: 2 })).toEqual([5, 7]);
+      expect(await places({ projectId: 1, limit: 2 })).toEqual([1, 5]);
+      expect(await places({ projectId: 1, after: 5, limit: 2 })).toEqual([7]);
+      expect(await store.deadLetter(5)).toEqual(letters[2]);
+      expect(await store.deadLetter(4)).toBeUndefined();
+      await store.removeDeadLetters([5, 4, 1]);
+      await store.removeDeadLetters([]);
+      expect(await places({ limit: 10 })).toEqual([3, 7]);
+      expect(await store.deadLetter(5)).toBeUndefined();
+      const [, , third] = letters;
+      if (!third) throw new Error("no letter");
+      expect(await store.receipt(1, third.event.uuid)).toBeUndefined();
+      // Its uuid is free: the event may come again.
+      expect(store.known(1, [third.event])).toEqual(["new"]);
+      expect(await insert([sampleRow(10, third.event)])).toMatchObject({ stored: 1 });
+    });
+
     it("[ES-8] tells when a position is reached, or that it was not in time", async () => {
       await insert([sampleRow(1)]);
       expect(await store.reached(1, 0)).toBe(true);
@@ -353,9 +543,18 @@ export function describeEventStore(title: string, create: () => Promise<Reopenab
     });
 
     it("[ES-1] takes batches of many events", async () => {
-      const rows = Array.from({ length: 5000 }, (_, index) => sampleRow(index + 1));
-      expect(await insert(rows)).toMatchObject({ stored: 5000 });
+      const rows = Array.from({ length: 20_000 }, (_, index) => sampleRow(index + 1));
+      const last = rows.at(-1);
+      if (!last) throw new Error("no rows");
+      const repeated = { ...last, position: 20_001 };
+      const inserting = insert([...rows, repeated], 20_002);
+      // Of a large batch, a part is stored after the other.
+      expect(await store.reached(1, 60_000)).toBe(true);
+      expect(await store.position()).toBeLessThan(20_000);
+      expect(await inserting).toEqual({ stored: 20_000, duplicates: 1 });
+      expect(await store.position()).toBe(20_002);
       expect((await find({ limit: 1000 })).length).toBe(1000);
+      expect(await store.count({ projectId: 1 })).toBe(20_000);
     });
   });
 }

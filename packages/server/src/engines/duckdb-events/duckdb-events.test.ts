@@ -1,8 +1,8 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { cpSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import fc from "fast-check";
-import { describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import {
   describeEventStore,
   PERSON_A,
@@ -10,7 +10,7 @@ import {
   PERSON_C,
   sampleRow,
 } from "../../events/event-store.contract.ts";
-import { type EventStore, QueryTooLong } from "../../events/event-store.ts";
+import { type EventRow, type EventStore, QueryTooLong } from "../../events/event-store.ts";
 import { openDuckDbEvents } from "./duckdb-events.ts";
 import { openDuckDbFile } from "./duckdb-file.ts";
 import { isLongText, piecesOf } from "./long-texts.ts";
@@ -30,24 +30,122 @@ describeEventStore("EventStore on DuckDB", async () => {
 });
 
 describe("openDuckDbEvents", () => {
-  it("[ES-3] learns the uuids of stored events again when the index is lost", async () => {
-    const { path, remove } = temporaryFolder();
-    const uuid = crypto.randomUUID();
-    const batch = (position: number) => ({
-      rows: [sampleRow(position, { uuid })],
-      merges: [],
-      drops: [],
-      deadLetters: [],
-      end: position,
-    });
-    const first = await openDuckDbEvents(path);
-    await first.insert(batch(1));
+  let folder: ReturnType<typeof temporaryFolder>;
+  beforeEach(() => {
+    folder = temporaryFolder();
+  });
+  afterEach(() => folder.remove());
+
+  const batchOf = (rows: readonly EventRow[]) => ({
+    rows,
+    merges: [],
+    drops: [],
+    deadLetters: [],
+    end: rows.at(-1)?.position ?? 0,
+  });
+
+  it("[ES-3] learns what is taken from the stored events when the index is lost, and from deleted ones", async () => {
+    const row = sampleRow(1, { properties: { $insert_id: "i" } });
+    const deleted = {
+      ...sampleRow(2, { properties: { $insert_id: "j" } }, PERSON_B),
+      changedBy: ["x"],
+    };
+    const first = await openDuckDbEvents(folder.path);
+    await first.insert(batchOf([row, deleted, sampleRow(3)]));
+    await first.deleteEventsOf(1, [PERSON_B], 3);
     await first.close();
-    rmSync(`${path}.index`, { recursive: true });
-    const second = await openDuckDbEvents(path);
-    expect(await second.insert(batch(2))).toMatchObject({ stored: 0 });
+    rmSync(`${folder.path}.index`, { recursive: true });
+    const second = await openDuckDbEvents(folder.path);
+    expect(second.known(1, [row.event, deleted.event])).toEqual(["duplicate", "duplicate"]);
+    expect(second.known(1, [{ ...row.event, event: "another" }])).toEqual(["conflict"]);
+    expect(second.known(1, [{ ...deleted.event, event: "another" }])).toEqual(["duplicate"]);
+    const again = [row, deleted].flatMap((it, at) => [
+      { ...it, position: 4 + at },
+      { ...it, position: 6 + at, event: { ...it.event, uuid: crypto.randomUUID() } },
+    ]);
+    expect(await second.insert(batchOf(again))).toEqual({ stored: 0, duplicates: 4 });
+    expect(await second.receipt(1, again[3]?.event.uuid ?? "")).toMatchObject({
+      outcome: "duplicate-of",
+      uuid: deleted.event.uuid,
+    });
     await second.close();
-    remove();
+  });
+
+  it("[ES-3] opens a folder with the index of an earlier version, and removes that", async () => {
+    const row = sampleRow(1);
+    const first = await openDuckDbEvents(folder.path);
+    await first.insert(batchOf([row]));
+    await first.close();
+    rmSync(`${folder.path}.index`, { recursive: true });
+    for (const suffix of ["", "-wal", "-shm"]) writeFileSync(`${folder.path}.uuids${suffix}`, "x");
+    const second = await openDuckDbEvents(folder.path);
+    expect(second.known(1, [row.event])).toEqual(["duplicate"]);
+    await second.close();
+    expect(readdirSync(dirname(folder.path)).filter((name) => name.includes("uuids"))).toEqual([]);
+  });
+
+  it("[ES-3] builds the index anew where the events are older than it", async () => {
+    const copy = `${folder.path}.copy`;
+    const row = sampleRow(2);
+    const first = await openDuckDbEvents(folder.path);
+    await first.insert(batchOf([sampleRow(1)]));
+    await first.close();
+    cpSync(folder.path, copy);
+    const second = await openDuckDbEvents(folder.path);
+    // Enough for the index to be written.
+    const rows = Array.from({ length: 33_000 }, (_, at) => sampleRow(3 + at));
+    await second.insert(batchOf([row, ...rows]));
+    await second.close();
+    cpSync(copy, folder.path);
+    const third = await openDuckDbEvents(folder.path);
+    expect(third.known(1, [row.event])).toEqual(["new"]);
+    expect(await third.insert(batchOf([row]))).toMatchObject({ stored: 1 });
+    await third.close();
+  }, 60_000);
+
+  it("[ES-23] takes nothing for events that could not be stored: they are stored when they come again", async () => {
+    const store = await openDuckDbEvents(folder.path);
+    const good = sampleRow(1, { properties: { $insert_id: "i" } });
+    const bad = { ...sampleRow(2, { properties: { $insert_id: "j" } }), personId: "no uuid" };
+    await expect(store.insert(batchOf([good, bad]))).rejects.toThrow();
+    expect(store.known(1, [good.event, bad.event])).toEqual(["new", "new"]);
+    const letter = { position: 2, event: bad.event, reason: "no uuid" };
+    await store.insert({ ...batchOf([good]), deadLetters: [letter], end: 2 });
+    const replayed = { ...bad, position: 3, personId: PERSON_A };
+    expect(await store.insert(batchOf([replayed]))).toEqual({ stored: 1, duplicates: 0 });
+    expect(await store.receipt(1, bad.event.uuid)).toMatchObject({
+      outcome: "stored",
+      position: 3,
+    });
+    await store.close();
+  });
+
+  it("[RC-12] forgets receipts after their days, and no event with them", async () => {
+    const days = (count: number) => new Date(Date.UTC(2024, 0, 1 + count));
+    let now = days(0);
+    const store = await openDuckDbEvents(folder.path, { now: () => now, receiptDays: 10 });
+    const row = sampleRow(1);
+    const drop = (position: number) => ({
+      position,
+      projectId: 1,
+      uuid: crypto.randomUUID(),
+      by: "filter",
+      reason: "a robot",
+    });
+    const early = drop(3);
+    await store.insert({ ...batchOf([row, { ...row, position: 2 }]), drops: [early], end: 3 });
+    now = days(5);
+    const late = drop(4);
+    await store.insert({ ...batchOf([]), drops: [late], end: 4 });
+    now = days(11);
+    await store.insert(batchOf([sampleRow(5)]));
+    expect(await store.receipt(1, early.uuid)).toBeUndefined();
+    expect(await store.receipt(1, late.uuid)).toMatchObject({ outcome: "dropped" });
+    expect(await store.receipt(1, row.event.uuid)).toMatchObject({
+      outcome: "stored",
+      duplicateCount: 0,
+    });
+    await store.close();
   });
 });
 

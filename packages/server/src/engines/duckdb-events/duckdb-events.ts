@@ -18,7 +18,7 @@ import {
   saveDeadLetters,
 } from "./dead-letters.ts";
 import { openDuckDbFile } from "./duckdb-file.ts";
-import { KEPT_INSERT_ID_SECONDS, MOST_CLAIMS, openEventIndex } from "./event-index/event-index.ts";
+import { MOST_CLAIMS, openEventIndex } from "./event-index/event-index.ts";
 import { appendRows, createEventTable, insertIdOf, type TextRow } from "./event-rows.ts";
 import { fillIndex } from "./fill-index.ts";
 import { countEvents, findEvents, projectsWithEvents, readEventsAfter } from "./find-events.ts";
@@ -99,8 +99,7 @@ export async function openDuckDbEvents(
 
   /** Adds events that are stored and not in the index: it was lost, or the process died in between. */
   function catchUp(): Promise<void> {
-    const insertIdsSince = new Date(now().getTime() - 1000 * KEPT_INSERT_ID_SECONDS);
-    return file.read((connection) => fillIndex(index, connection, { stored, insertIdsSince }));
+    return file.read((connection) => fillIndex(index, connection, stored));
   }
 
   function moveTo(position: number): void {

@@ -1,6 +1,6 @@
 import type { DuckDBConnection } from "@duckdb/node-api";
 import { timestampOf } from "./duckdb-values.ts";
-import type { EventIndex } from "./event-index/event-index.ts";
+import { type EventIndex, KEPT_INSERT_ID_SECONDS } from "./event-index/event-index.ts";
 
 /** Events read at a time. */
 const EVENTS_AT_A_TIME = 8192;
@@ -11,8 +11,10 @@ const FIRST_SPAN = 65_536;
 export async function fillIndex(
   index: EventIndex,
   connection: DuckDBConnection,
-  { stored, insertIdsSince }: { readonly stored: number; readonly insertIdsSince: Date },
+  stored: number,
 ): Promise<void> {
+  if (index.end >= stored) return;
+  const insertIdsSince = await readInsertIdsSince(connection);
   let span = FIRST_SPAN;
   while (index.end < stored) {
     const last = Math.min(index.end + span, stored);
@@ -36,6 +38,14 @@ export async function fillIndex(
     if (isCut) span = FIRST_SPAN;
     else if (rows.length < EVENTS_AT_A_TIME / 2) span *= 2;
   }
+}
+
+/** Insert ids of events that were received before are of no use any more. */
+async function readInsertIdsSince(connection: DuckDBConnection): Promise<Date> {
+  const result = await connection.runAndReadAll(
+    "select epoch_ms(max(received_at))::double from events",
+  );
+  return new Date(Number(result.getRows()[0]?.[0] ?? 0) - 1000 * KEPT_INSERT_ID_SECONDS);
 }
 
 type Row = [number, string, number, string, string, number | null, number, string | null, boolean];
