@@ -14,6 +14,7 @@ import { createCohorts } from "./cohorts/cohorts.ts";
 import type { Config } from "./config.ts";
 import { createBacktrackingRegex } from "./engines/backtracking-regex/backtracking-regex.ts";
 import { dataFolderPaths, openDataFolder } from "./engines/data-folder/data-folder.ts";
+import { openSecretKey } from "./engines/data-folder/secret-key.ts";
 import { openDuckDbEvents } from "./engines/duckdb-events/duckdb-events.ts";
 import { openEmbeddedLog } from "./engines/embedded-log/embedded-log.ts";
 import { openGeoIp } from "./engines/mmdb-geoip/mmdb-geoip.ts";
@@ -57,6 +58,7 @@ import { startWorker } from "./events/worker.ts";
 import { createChangeDefinitions } from "./flags/change-definitions.ts";
 import { createCompiledFlags, watchRevisions } from "./flags/compiled-flags.ts";
 import { decideRoutes } from "./flags/decide.routes.ts";
+import { createPayloadSeal } from "./flags/encrypted-payloads.ts";
 import { explainRoutes } from "./flags/explain.routes.ts";
 import { createExplain } from "./flags/explain.ts";
 import { flagsDependingOnFlag } from "./flags/flag-dependants.ts";
@@ -129,6 +131,7 @@ async function compose(
   const paths = dataFolderPaths(config.data);
   const folder = openDataFolder(config.data, now());
   opened.push(() => folder.release());
+  const seal = createPayloadSeal(openSecretKey(paths.payloadKey, randomBytes), randomBytes);
   const database = await openMetadata({ databaseUrl: config.databaseUrl, file: paths.metadata });
   opened.push(() => database.close());
   const accounts = createAccountStore(database);
@@ -270,7 +273,7 @@ async function compose(
       compiledFlags,
       localDefinitionsOf: createLocalDefinitions(wireLocalDefinitions),
     });
-    remoteConfigRoutes(open, { authenticateForDefinitions, compiledFlags });
+    remoteConfigRoutes(open, { authenticateForDefinitions, compiledFlags, seal });
     sdkRoutes(open, {
       projects,
       scripts: openSdkScripts(),
@@ -307,10 +310,12 @@ async function compose(
         accounts,
         dependants: [flagsDependingOnFlag],
         changeDefinitions,
+        seal,
         clock: now,
       }),
       activityLog,
       accounts,
+      clock: now,
     });
     explainRoutes(management, {
       ...createExplain({

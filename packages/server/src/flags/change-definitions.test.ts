@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { compileFlags } from "@hedgerow/core/flags/compile-flags";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createAccountStore } from "../engines/sql/account-store.ts";
@@ -8,6 +9,7 @@ import type { SqlDatabase } from "../engines/sql/sql-database.ts";
 import { describeEachSqlEngine, openTemporarySqlite } from "../engines/sql/sql-engines.contract.ts";
 import { createChangeDefinitions } from "./change-definitions.ts";
 import { createCompiledFlags, watchRevisions } from "./compiled-flags.ts";
+import { createPayloadSeal } from "./encrypted-payloads.ts";
 import { flagsDependingOnFlag } from "./flag-dependants.ts";
 import type { FlagStore } from "./flag-store.ts";
 import { createFlags, type Flags } from "./flags.ts";
@@ -34,6 +36,7 @@ const processOn = (
     accounts: createAccountStore(database),
     dependants: [flagsDependingOnFlag],
     changeDefinitions,
+    seal: createPayloadSeal(randomBytes(32), randomBytes),
     clock: () => new Date(),
   });
   return { flags, changeDefinitions, compiledFlags };

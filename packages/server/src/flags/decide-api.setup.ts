@@ -94,6 +94,7 @@ export async function openDecideApi(
           evaluationContexts: [],
           tags: [],
           isRemoteConfiguration: false,
+          sealedPayloads: null,
           rollbackConditions: null,
           performedRollback: false,
           hasEnrichedAnalytics: false,

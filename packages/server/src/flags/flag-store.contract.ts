@@ -34,6 +34,7 @@ export const someFlag = (fields: Partial<FlagRecord> = {}) =>
     evaluationContexts: [],
     tags: [],
     isRemoteConfiguration: false,
+    sealedPayloads: null,
     rollbackConditions: null,
     performedRollback: false,
     hasEnrichedAnalytics: false,
@@ -45,6 +46,8 @@ export const someFlag = (fields: Partial<FlagRecord> = {}) =>
 
 const everything: FlagListQuery = {
   active: null,
+  notCalledSince: null,
+  hasPayload: null,
   search: null,
   type: null,
   createdById: null,
@@ -306,6 +309,57 @@ export function flagStoreContract(open: () => Promise<FlagStoreFixture>): void {
       ]);
     });
 
+    test("[FM-27] stale flags are those not called lately, or rolled out long ago and never called", async () => {
+      const projectId = await fixture.newProject();
+      const open = { groups: [{ properties: [], rollout_percentage: 100 }] };
+      const since = new Date("2026-02-01T00:00:00Z");
+      const before = new Date(since.getTime() - 1);
+      await create(projectId, { key: "called", createdAt: before, lastCalledAt: since });
+      await create(projectId, { key: "forgotten", lastCalledAt: before });
+      await create(projectId, { key: "rolled-out", filters: open, createdAt: before });
+      await create(projectId, { key: "young", filters: open, createdAt: since });
+      await create(projectId, { key: "in-part", createdAt: before });
+      await create(projectId, { key: "off", active: false, lastCalledAt: before });
+      const order = { by: "id", descending: false } as const;
+      expect(await listedKeys(projectId, { order, notCalledSince: since })).toEqual([
+        "forgotten",
+        "rolled-out",
+      ]);
+    });
+
+    test("[FM-28] flags with payloads, encrypted or not, are told from those without", async () => {
+      const projectId = await fixture.newProject();
+      const filter = { key: "a", type: "person", value: '"payloads":{"' };
+      await create(projectId, {
+        key: "none",
+        filters: { groups: [{ properties: [filter] }], payloads: {} },
+      });
+      await create(projectId, { key: "plain", filters: { groups: [], payloads: { true: "1" } } });
+      await create(projectId, { key: "sealed", sealedPayloads: { true: "v1.x" } });
+      await create(projectId, { key: "empty", sealedPayloads: {} });
+      const order = { by: "id", descending: false } as const;
+      expect(await listedKeys(projectId, { order, hasPayload: true })).toEqual(["plain", "sealed"]);
+      expect(await listedKeys(projectId, { order, hasPayload: false })).toEqual(["none", "empty"]);
+    });
+
+    test("[FM-29] a call moves the time of the last one forward and changes nothing else", async () => {
+      const projectId = await fixture.newProject();
+      const called = await create(projectId, { key: "called" });
+      const other = await create(projectId, { key: "other" });
+      const revision = (await store.definitions(projectId)).revision;
+      await store.recordCalls(
+        projectId,
+        new Map([
+          ["called", later],
+          ["unknown", later],
+        ]),
+      );
+      await store.recordCalls(projectId, new Map([["called", now]]));
+      expect(await store.flag(projectId, called.id)).toEqual({ ...called, lastCalledAt: later });
+      expect(await store.flag(projectId, other.id)).toEqual(other);
+      expect((await store.definitions(projectId)).revision).toBe(revision);
+    });
+
     test("flags can be ordered by each column, with absent values last", async () => {
       const projectId = await fixture.newProject();
       await create(projectId, { key: "b", lastCalledAt: later });
@@ -377,6 +431,7 @@ export function flagStoreContract(open: () => Promise<FlagStoreFixture>): void {
         hasExperiment: false,
         isSurveyFlag: false,
         isRemoteConfiguration: false,
+        sealedPayloads: null,
       });
     });
 

@@ -10,6 +10,11 @@ import type { DescribedWrite } from "../activity/activity-log.ts";
 export interface LiveFlag extends FlagDefinition {
   /** A flag that only carries a payload for remote configuration. */
   readonly isRemoteConfiguration: boolean;
+  /**
+   * Payloads that are kept encrypted, by value of the flag; `null` where payloads are not encrypted
+   * and stand in `filters`.
+   */
+  readonly sealedPayloads: Readonly<Record<string, string>> | null;
 }
 
 /** Everything stored of a flag. */
@@ -43,6 +48,7 @@ export type FlagFields = Pick<
   | "evaluationContexts"
   | "tags"
   | "isRemoteConfiguration"
+  | "sealedPayloads"
   | "rollbackConditions"
   | "performedRollback"
   | "hasEnrichedAnalytics"
@@ -72,6 +78,9 @@ export type FlagOrder =
 
 export interface FlagListQuery {
   readonly active: boolean | null;
+  /** Active flags that were not called since, or, where no call is known of, are rolled out so long. */
+  readonly notCalledSince: Date | null;
+  readonly hasPayload: boolean | null;
   /** Part of the key or name, whatever its case. */
   readonly search: string | null;
   readonly type: "boolean" | "multivariant" | "experiment" | "remote_config" | null;
@@ -130,6 +139,12 @@ export interface FlagStore {
    * With an earlier answer at hand only what changed since is read.
    */
   definitions(projectId: number, earlier?: VersionedDefinitions): Promise<VersionedDefinitions>;
+
+  /**
+   * Moves `lastCalledAt` of live flags, by key, forward; unknown keys are left out. No change of a
+   * flag: version, revision and activity stay.
+   */
+  recordCalls(projectId: number, calls: ReadonlyMap<string, Date>): Promise<void>;
 
   /** The revisions of several projects in one cheap read; projects without changes are left out. */
   revisions(projectIds: readonly number[]): Promise<ReadonlyMap<number, number>>;

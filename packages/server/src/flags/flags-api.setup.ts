@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { compileFlags } from "@hedgerow/core/flags/compile-flags";
 import pino from "pino";
 import type { AccountStore, Project, User } from "../accounts/account-store.ts";
@@ -18,6 +19,7 @@ import { managementApi } from "../http/management-api.ts";
 import { publicApi } from "../http/public-api.ts";
 import { createChangeDefinitions } from "./change-definitions.ts";
 import { createCompiledFlags } from "./compiled-flags.ts";
+import { createPayloadSeal } from "./encrypted-payloads.ts";
 import { explainRoutes } from "./explain.routes.ts";
 import { createExplain } from "./explain.ts";
 import { flagsDependingOnFlag } from "./flag-dependants.ts";
@@ -59,6 +61,7 @@ export async function openFlagsApi() {
     activityLog,
     accounts,
     dependants: [flagsDependingOnFlag],
+    seal: createPayloadSeal(randomBytes(32), randomBytes),
     ...deps,
   });
   const cohorts = createCohorts({ cohortStore: createCohortStore(database), ...deps });
@@ -97,7 +100,7 @@ export async function openFlagsApi() {
     }),
     (management) => {
       activityRoutes(management, { activityLog, accounts });
-      flagRoutes(management, { flags, activityLog, accounts });
+      flagRoutes(management, { flags, activityLog, accounts, clock: () => clock.now });
       explainRoutes(management, { ...explanations, compiledFlags });
       cohortRoutes(management, { cohorts, activityLog, accounts });
     },

@@ -258,7 +258,7 @@ describe("creating a flag", () => {
       "encrypted payloads",
       { key: "k", has_encrypted_payloads: true },
       "invalid_input",
-      "Encrypted payloads are not supported.",
+      "Only payloads of remote configuration flags can be encrypted.",
       "has_encrypted_payloads",
     ],
   ])("[FM-3] %s is refused with the field named", async (_title, body, code, detail, attr) => {

@@ -7,15 +7,18 @@ import type { App } from "../http/app.ts";
 import { Refusal } from "../http/errors.ts";
 import { access, callerOf, projectOf } from "../http/management-api.ts";
 import { ListOf, listAnswer, pageOf } from "../http/pagination.ts";
-import { pathIdOf } from "../http/path-id.ts";
+import { pathIdOf, readId } from "../http/path-id.ts";
+import { flagStatus } from "./flag-status.ts";
 import type { FlagRecord } from "./flag-store.ts";
 import {
   BulkDeleteBody,
   BulkDeleted,
   CreateFlagBody,
+  DashboardAnswer,
   editBaseOf,
   Flag,
   FlagListParameters,
+  FlagStatusAnswer,
   flagChangeOf,
   flagListQueryOf,
   PatchFlagBody,
@@ -35,10 +38,12 @@ export function flagRoutes(
     flags,
     activityLog,
     accounts,
+    clock,
   }: {
     flags: Flags;
     activityLog: Pick<ActivityLog, "list">;
     accounts: Pick<AccountStore, "user">;
+    clock: () => Date;
   },
 ): void {
   itemActivityRoutes(app, {
@@ -50,7 +55,7 @@ export function flagRoutes(
     find: (projectId, id) => flags.flag(projectId, id),
   });
   const wire = async (flag: FlagRecord) =>
-    wireFlag(flag, await usersById(accounts, [flag.createdById, flag.lastModifiedById]));
+    wireFlag(flag, await usersById(accounts, [flag.createdById, flag.lastModifiedById]), clock());
   const update = (
     request: FastifyRequest,
     body: Parameters<typeof flagChangeOf>[0],
@@ -77,13 +82,13 @@ export function flagRoutes(
     },
     async (request) => {
       const page = pageOf(request);
-      const query = flagListQueryOf(request.query, page);
+      const query = flagListQueryOf(request.query, page, clock());
       const { count, flags: found } = await flags.list(projectOf(request).id, query);
       const users = await usersById(
         accounts,
         found.flatMap((flag) => [flag.createdById, flag.lastModifiedById]),
       );
-      const results = found.map((flag) => wireFlag(flag, users));
+      const results = found.map((flag) => wireFlag(flag, users, clock()));
       return listAnswer(request, page, { count, results });
     },
   );
@@ -122,6 +127,45 @@ export function flagRoutes(
     },
     async (request) => wire(await flags.flag(projectOf(request).id, pathIdOf(request))),
   );
+
+  app.get(
+    `${FLAG}/status`,
+    {
+      ...access("feature_flag:read"),
+      schema: {
+        tags,
+        summary: "Tell whether a flag is in use, stale, switched off or deleted",
+        response: { 200: FlagStatusAnswer, 404: FlagStatusAnswer },
+      },
+    },
+    async (request, reply) => {
+      const id = readId((request.params as { id?: string }).id);
+      const flag = id === undefined ? undefined : await flags.find(projectOf(request).id, id);
+      const status = flag
+        ? flagStatus(flag, clock())
+        : ({ status: "UNKNOWN", reason: "Flag could not be found" } as const);
+      return reply.code(flag === undefined || flag.deleted ? 404 : 200).send(status);
+    },
+  );
+
+  for (const action of ["dashboard", "enrich_usage_dashboard"]) {
+    app.post(
+      `${FLAG}/${action}`,
+      {
+        ...access("feature_flag:write"),
+        schema: {
+          tags,
+          summary: "Refused: there are no dashboards, the usage of a flag is told by `usage`",
+          response: { 400: DashboardAnswer },
+        },
+      },
+      async (request, reply) => {
+        await flags.flag(projectOf(request).id, pathIdOf(request));
+        const error = "There are no dashboards here. GET …/usage tells the calls of a flag.";
+        return reply.code(400).send({ success: false, error });
+      },
+    );
+  }
 
   app.patch(
     FLAG,

@@ -11,8 +11,9 @@ import { queryText } from "../http/query-text.ts";
 import { tidyTags } from "../http/tidy-tags.ts";
 import { notAnInstant, wireInstant, wireInstantOrNull } from "../http/wire-instant.ts";
 import { AnyObject, Nullable } from "../http/wire-schemas.ts";
+import { type FlagChange, shownFlag } from "./encrypted-payloads.ts";
+import { flagStatus, staleSince } from "./flag-status.ts";
 import type { FlagListQuery, FlagOrder, FlagRecord } from "./flag-store.ts";
-import type { FlagChange } from "./flags.ts";
 import type { EditBase } from "./merge-flag-change.ts";
 
 const CREATION_CONTEXTS = [
@@ -88,11 +89,6 @@ type FlagBody = Static<typeof PatchFlagBody>;
 
 /** What a validated body changes; throws a {@link Refusal} for what its schema cannot tell. */
 export function flagChangeOf(body: FlagBody): FlagChange {
-  if (body.has_encrypted_payloads) {
-    throw new Refusal("invalid_input", "Encrypted payloads are not supported.", {
-      attr: "has_encrypted_payloads",
-    });
-  }
   const contexts = body.evaluation_contexts ?? body.evaluation_tags;
   return presentFields({
     key: body.key,
@@ -109,6 +105,7 @@ export function flagChangeOf(body: FlagBody): FlagChange {
     evaluationContexts: contexts && tidyTags(contexts),
     hasEnrichedAnalytics: orDefault(body.has_enriched_analytics, false),
     isRemoteConfiguration: orDefault(body.is_remote_configuration, false),
+    hasEncryptedPayloads: orDefault(body.has_encrypted_payloads, false),
     evaluationRuntime: orDefault(body.evaluation_runtime, "all"),
     bucketingIdentifier: orDefault(body.bucketing_identifier, "distinct_id"),
     lastCalledAt:
@@ -151,7 +148,7 @@ function instantOf(text: string | undefined, attr: string): Date | undefined {
 /** Query parameters of the list of flags (posthog-api 4.4); values that mean nothing are ignored. */
 export const FlagListParameters = Type.Object({
   ...PageQuery,
-  active: Type.Optional(Type.String({ description: "`true` or `false`." })),
+  active: Type.Optional(Type.String({ description: "`true`, `false` or `STALE`." })),
   search: Type.Optional(
     Type.String({ description: "Part of the key or name, whatever its case." }),
   ),
@@ -166,6 +163,7 @@ export const FlagListParameters = Type.Object({
   excluded_properties: Type.Optional(
     Type.String({ description: "JSON list of keys of flags to leave out." }),
   ),
+  has_payload: Type.Optional(Type.String({ description: "`true` or `false`." })),
   order: Type.Optional(
     Type.String({ description: "A field to order by, `-` before it for descending order." }),
   ),
@@ -188,15 +186,24 @@ const TYPES = ["boolean", "multivariant", "experiment", "remote_config"] as cons
 const RUNTIMES = ["server", "client", "all"] as const;
 
 /** Reads the parameters of the list; what means nothing is ignored. */
-export function flagListQueryOf(parameters: unknown, { limit, offset }: Page): FlagListQuery {
+export function flagListQueryOf(
+  parameters: unknown,
+  { limit, offset }: Page,
+  now: Date,
+): FlagListQuery {
   const text = (name: string) => queryText(parameters, name) || null;
   const oneOf = <Choice extends string>(choices: readonly Choice[], name: string) =>
     choices.find((choice) => choice === text(name)) ?? null;
-  const active = oneOf(["true", "false"], "active");
+  const choice = (name: string) => {
+    const chosen = oneOf(["true", "false"], name);
+    return chosen === null ? null : chosen === "true";
+  };
   const [, minus, column = ""] = /^(-?)(.*)$/.exec(text("order") ?? text("ordering") ?? "") ?? [];
   const by = Object.hasOwn(ORDERS, column) ? ORDERS[column] : undefined;
   return {
-    active: active === null ? null : active === "true",
+    active: choice("active"),
+    notCalledSince: oneOf(["STALE"], "active") && staleSince(now),
+    hasPayload: choice("has_payload"),
     search: text("search"),
     type: oneOf(TYPES, "type"),
     createdById: readId(text("created_by_id")) ?? null,
@@ -266,9 +273,11 @@ export const Flag = Type.Object(
 
 /** The wire form of a flag; `usersById` holds its author and last editor where they still exist. */
 export function wireFlag(
-  flag: FlagRecord,
+  stored: FlagRecord,
   usersById: ReadonlyMap<number, User>,
+  now: Date,
 ): Static<typeof Flag> {
+  const flag = shownFlag(stored);
   const simple = simpleRollout(flag.filters);
   return {
     id: flag.id,
@@ -302,8 +311,8 @@ export function wireFlag(
     has_enriched_analytics: flag.hasEnrichedAnalytics,
     user_access_level: "editor",
     is_remote_configuration: flag.isRemoteConfiguration,
-    has_encrypted_payloads: false,
-    status: flag.deleted ? "DELETED" : flag.active ? "ACTIVE" : "INACTIVE",
+    has_encrypted_payloads: flag.hasEncryptedPayloads,
+    status: flagStatus(flag, now).status,
     evaluation_runtime: flag.evaluationRuntime,
     bucketing_identifier: flag.bucketingIdentifier,
     last_called_at: wireInstantOrNull(flag.lastCalledAt),
@@ -334,6 +343,15 @@ function simpleRollout(filters: JsonObject): number | null | undefined {
 function isEmptyList(value: Json | undefined): boolean {
   return value === undefined || value === null || (Array.isArray(value) && value.length === 0);
 }
+
+/** What became of a flag, and why that is said (posthog-api 4.5). */
+export const FlagStatusAnswer = Type.Object({
+  status: Type.Enum(["ACTIVE", "INACTIVE", "STALE", "DELETED", "UNKNOWN"]),
+  reason: Type.String(),
+});
+
+/** There are no dashboards here; clients of PostHog's read this form (posthog-api 4.5). */
+export const DashboardAnswer = Type.Object({ success: Type.Boolean(), error: Type.String() });
 
 export const BulkDeleteBody = Type.Object({
   ids: Type.Array(Type.Integer(), { minItems: 1, maxItems: 100 }),

@@ -7,6 +7,13 @@ import { Refusal } from "../http/errors.ts";
 import { wireFieldName } from "../http/wire-field-name.ts";
 import type { ChangeDefinitions } from "./change-definitions.ts";
 import { checkFilters } from "./check-filters.ts";
+import {
+  type FlagChange,
+  type PayloadSeal,
+  type ShownFlag,
+  sealPayloads,
+  shownFlag,
+} from "./encrypted-payloads.ts";
 import { type FlagDependants, refuseNeededFlag } from "./flag-dependants.ts";
 import type {
   FlagFields,
@@ -16,9 +23,6 @@ import type {
   VersionedDefinitions,
 } from "./flag-store.ts";
 import { type EditBase, type MergedEdit, mergeFlagChange } from "./merge-flag-change.ts";
-
-/** What a caller may change of a flag; what is absent stays as it is. */
-export type FlagChange = Partial<FlagFields>;
 
 /** What a caller may say of a new flag. */
 export type FlagDraft = FlagChange & { readonly key: string; readonly creationContext?: string };
@@ -44,6 +48,9 @@ export interface Flags {
   /** Deleted flags are found too. Throws `not_found`. */
   flag(projectId: number, id: number): Promise<FlagRecord>;
 
+  /** As `flag`, but `undefined` where there is none. */
+  find(projectId: number, id: number): Promise<FlagRecord | undefined>;
+
   list(
     projectId: number,
     query: FlagListQuery,
@@ -61,6 +68,7 @@ export function createFlags({
   accounts,
   dependants,
   changeDefinitions,
+  seal,
   clock,
 }: {
   flagStore: FlagStore;
@@ -69,10 +77,11 @@ export function createFlags({
   /** What may need a flag that is to be deleted. */
   dependants: readonly FlagDependants[];
   changeDefinitions: ChangeDefinitions;
+  seal: PayloadSeal;
   clock: () => Date;
 }): Flags {
   const merge = async (
-    flag: FlagRecord,
+    flag: ShownFlag,
     change: FlagChange,
     base: EditBase | undefined,
   ): Promise<FlagChange> => {
@@ -95,14 +104,22 @@ export function createFlags({
       return await changeDefinitions(projectId, async ({ definitions }) => {
         refuseTakenKey(definitions, draft.key, null);
         const now = clock();
-        const { creationContext = "feature_flags", ...fields } = draft;
+        const {
+          creationContext = "feature_flags",
+          hasEncryptedPayloads = false,
+          ...fields
+        } = draft;
+        refuseIdleEncryption({ isRemoteConfiguration: false, ...draft, hasEncryptedPayloads });
         const outcome = await flagStore.create(
           projectId,
           {
             ...NEW_FLAG,
             createdAt: now,
             ...fields,
-            filters: checkFilters(draft.filters ?? {}, { definitions, id: null, key: draft.key }),
+            ...sealPayloads(
+              checkFilters(draft.filters ?? {}, { definitions, id: null, key: draft.key }),
+              { projectId, isEncrypted: hasEncryptedPayloads, earlier: null, seal },
+            ),
             creationContext,
           },
           { authorId, now, ifRevision: definitions.revision, describe: describeFlag },
@@ -115,10 +132,13 @@ export function createFlags({
     async update(projectId, id, wanted, { authorId, keepsFiltersWithoutGroups, base }) {
       if (wanted.key !== undefined) refuseUnfitKey(wanted.key);
       return await changeDefinitions(projectId, async ({ definitions }) => {
-        const flag = await flagStore.flag(projectId, id);
-        if (!flag) throw NOT_FOUND();
+        const stored = await flagStore.flag(projectId, id);
+        if (!stored) throw NOT_FOUND();
+        const flag = shownFlag(stored);
         const change = await merge(flag, wanted, base);
-        const { filters: sent, ...fields } = change;
+        const { filters: sent, hasEncryptedPayloads, ...fields } = change;
+        const isEncrypted = hasEncryptedPayloads ?? flag.hasEncryptedPayloads;
+        refuseIdleEncryption({ ...flag, ...fields, hasEncryptedPayloads: isEncrypted });
         const key = change.key ?? flag.key;
         const isLive = !(change.deleted ?? flag.deleted);
         if (isLive) refuseTakenKey(definitions, key, id);
@@ -136,7 +156,12 @@ export function createFlags({
           {
             ...fields,
             ...(change.active ? { performedRollback: false } : {}),
-            filters: key === flag.key ? filters : withEnrolmentRenamed(filters, key),
+            ...sealPayloads(key === flag.key ? filters : withEnrolmentRenamed(filters, key), {
+              projectId,
+              isEncrypted,
+              earlier: stored.sealedPayloads,
+              seal,
+            }),
           },
           { authorId, now: clock(), ifRevision: definitions.revision, describe: describeFlag },
         );
@@ -152,11 +177,16 @@ export function createFlags({
       return flag;
     },
 
+    find: (projectId, id) => flagStore.flag(projectId, id),
+
     list: (projectId, query) => flagStore.list(projectId, query),
   };
 }
 
-const describeFlag = describeChanges<FlagRecord>({
+const describeFlag = (before: FlagRecord | null, after: FlagRecord) =>
+  describeShown(before && shownFlag(before), shownFlag(after));
+
+const describeShown = describeChanges<ShownFlag>({
   scope: "FeatureFlag",
   nameOf: ({ key }) => key,
   fields: [
@@ -171,6 +201,7 @@ const describeFlag = describeChanges<FlagRecord>({
     "evaluationContexts",
     "tags",
     "isRemoteConfiguration",
+    "hasEncryptedPayloads",
     "rollbackConditions",
     "performedRollback",
     "hasEnrichedAnalytics",
@@ -190,6 +221,7 @@ const NEW_FLAG = {
   evaluationContexts: [],
   tags: [],
   isRemoteConfiguration: false,
+  sealedPayloads: null,
   rollbackConditions: null,
   performedRollback: false,
   hasEnrichedAnalytics: false,
@@ -202,6 +234,19 @@ function refuseUnfitKey(key: string): void {
     "invalid_key",
     "Only letters, numbers, hyphens (-) & underscores (_) are allowed.",
     { attr: "key" },
+  );
+}
+
+/** Only who may read a remote configuration gets its payload decrypted; flag requests are public. */
+function refuseIdleEncryption({
+  hasEncryptedPayloads,
+  isRemoteConfiguration,
+}: Pick<ShownFlag, "hasEncryptedPayloads" | "isRemoteConfiguration">): void {
+  if (!hasEncryptedPayloads || isRemoteConfiguration) return;
+  throw new Refusal(
+    "invalid_input",
+    "Only payloads of remote configuration flags can be encrypted.",
+    { attr: "has_encrypted_payloads" },
   );
 }
 

@@ -2,17 +2,17 @@ import { isDeepStrictEqual } from "node:util";
 import type { Json } from "@hedgerow/core/json";
 import type { Activity } from "../activity/activity-log.ts";
 import { jsonOfField } from "../activity/describe-change.ts";
-import type { FlagFields, FlagRecord } from "./flag-store.ts";
+import type { FlagChange, ShownFlag } from "./encrypted-payloads.ts";
 
 /** What an edit started from: a version, and the fields as its author saw them, where they are sent. */
 export interface EditBase {
   readonly version: number;
-  readonly original: Partial<FlagFields>;
+  readonly original: FlagChange;
 }
 
 /** What became of merging an edit into what others changed meanwhile. */
 export type MergedEdit =
-  | { readonly kind: "merged"; readonly change: Partial<FlagFields> }
+  | { readonly kind: "merged"; readonly change: FlagChange }
   | {
       readonly kind: "conflict";
       readonly fields: readonly string[];
@@ -27,8 +27,8 @@ export type MergedEdit =
  * @param since what was done to the flag after the edit's version, oldest first
  */
 export function mergeFlagChange(
-  change: Partial<FlagFields>,
-  { current, base, since }: { current: FlagRecord; base: EditBase; since: readonly Activity[] },
+  change: FlagChange,
+  { current, base, since }: { current: ShownFlag; base: EditBase; since: readonly Activity[] },
 ): MergedEdit {
   const earlier = new Map<string, Json>();
   const authors = new Map<string, number | null>();
@@ -47,7 +47,7 @@ export function mergeFlagChange(
   const fields: string[] = [];
   for (const [field, value] of Object.entries(change)) {
     const wanted = jsonOfField(value);
-    const now = jsonOfField(current[field as keyof FlagFields]);
+    const now = jsonOfField(current[field as keyof FlagChange]);
     if (isDeepStrictEqual(wanted, now)) continue;
     const before = earlier.get(field);
     if (before !== undefined && isDeepStrictEqual(wanted, before)) continue;

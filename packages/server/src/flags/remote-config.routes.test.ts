@@ -24,6 +24,12 @@ describe("remote configuration", () => {
         filters: { groups: [], payloads: { true: '{"a":[1]}' } },
       },
       { key: "empty", is_remote_configuration: true, filters: { groups: [] } },
+      {
+        key: "sealed",
+        is_remote_configuration: true,
+        has_encrypted_payloads: true,
+        filters: { groups: [], payloads: { true: '{"a":[1]}' } },
+      },
       { key: "ordinary", filters: { groups: [], payloads: { true: '"x"' } } },
     ];
     for (const payload of flags) {
@@ -51,6 +57,29 @@ describe("remote configuration", () => {
       expect(response.body).toBe('"{\\"a\\":[1]}"');
     }
     expect((await get("empty")).body).toBe("null");
+  });
+
+  it("[FM-30] answers an encrypted payload decrypted, here and nowhere else", async () => {
+    expect((await get("sealed")).body).toBe('"{\\"a\\":[1]}"');
+    const listed = await service.app.inject({
+      method: "GET",
+      url: "/api/projects/1/feature_flags/?search=sealed",
+      headers: HOLDER,
+    });
+    expect(listed.json().results[0].filters.payloads).toEqual({
+      true: '"********* (encrypted)"',
+    });
+    const token = (
+      await service.app.inject({ method: "GET", url: "/api/projects/1", headers: HOLDER })
+    ).json().api_token;
+    const decided = await service.app.inject({
+      method: "POST",
+      url: "/decide?v=4",
+      payload: { token, distinct_id: "somebody" },
+    });
+    expect(decided.statusCode).toBe(200);
+    expect(decided.body).not.toContain("a\\\\");
+    expect(decided.json().flags.sealed.metadata.payload ?? null).toBeNull();
   });
 
   it("[LE-13] finds nothing else, and tells nobody without a key", async () => {

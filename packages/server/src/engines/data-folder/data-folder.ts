@@ -17,6 +17,7 @@ export function dataFolderPaths(path: string) {
     events: join(path, "events.duckdb"),
     lock: join(path, "lock.sqlite"),
     holder: join(path, "lock.json"),
+    payloadKey: join(path, "payload-key"),
   };
 }
 

@@ -1,6 +1,14 @@
+import { constantValue } from "@hedgerow/core/flags/constant-value";
 import type { CohortDefinition } from "@hedgerow/core/flags/flag";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
-import type { Expression, ExpressionBuilder, Selectable, SqlBool, Updateable } from "kysely";
+import {
+  type Expression,
+  type ExpressionBuilder,
+  type Selectable,
+  type SqlBool,
+  sql,
+  type Updateable,
+} from "kysely";
 import type {
   FlagFields,
   FlagListQuery,
@@ -163,6 +171,24 @@ export function createFlagStore({ reads, writes, capabilities }: SqlDatabase): F
         });
     },
 
+    async recordCalls(projectId, calls) {
+      await writes.transaction().execute(async (transaction) => {
+        for (const [key, at] of calls) {
+          const instant = encodeInstant(at);
+          await transaction
+            .updateTable("feature_flags")
+            .set({ last_called_at: instant })
+            .where("project_id", "=", projectId)
+            .where("key", "=", key)
+            .where("deleted", "=", encodeBoolean(false))
+            .where((eb) =>
+              eb.or([eb("last_called_at", "is", null), eb("last_called_at", "<", instant)]),
+            )
+            .execute();
+        }
+      });
+    },
+
     async revisions(projectIds) {
       if (projectIds.length === 0) return new Map();
       const rows = await reads
@@ -190,6 +216,7 @@ const LIVE_FLAG_COLUMNS = [
   "evaluation_runtime",
   "evaluation_contexts",
   "is_remote_configuration",
+  "sealed_payloads",
   "has_experiment",
   "creation_context",
 ] as const satisfies readonly (keyof FlagRow)[];
@@ -232,6 +259,8 @@ function encodeAll(fields: FlagFields) {
     deleted: encodeBoolean(fields.deleted),
     filters: encodeJson(fields.filters),
     is_multivariate: encodeBoolean(declaresVariants(fields.filters)),
+    is_constant: encodeBoolean(constantValue(fields.filters) !== null),
+    sealed_payloads: fields.sealedPayloads && encodeJson(fields.sealedPayloads),
     ensure_experience_continuity: encodeBoolean(fields.ensureExperienceContinuity),
     bucketing_identifier: fields.bucketingIdentifier,
     evaluation_runtime: fields.evaluationRuntime,
@@ -265,6 +294,7 @@ function decodeLiveFlag(row: LiveFlagRow): LiveFlag {
     hasExperiment: decodeBoolean(row.has_experiment),
     isSurveyFlag: row.creation_context === SURVEYS || row.key.startsWith(SURVEY_FLAG_PREFIX),
     isRemoteConfiguration: decodeBoolean(row.is_remote_configuration),
+    sealedPayloads: row.sealed_payloads === null ? null : decodeJson(row.sealed_payloads),
   };
 }
 
@@ -310,6 +340,22 @@ function withChanges<Row extends { id: number; deleted: number }, Item extends {
   return [...items.values()].sort((a, b) => a.id - b.id);
 }
 
+/** As `flag-status.ts` tells of one flag. */
+function isStale(eb: ExpressionBuilder<Schema, "feature_flags">, since: Date) {
+  const before = encodeInstant(since);
+  return eb.and([
+    eb("active", "=", encodeBoolean(true)),
+    eb.or([
+      eb("last_called_at", "<", before),
+      eb.and([
+        eb("last_called_at", "is", null),
+        eb("created_at", "<", before),
+        eb("is_constant", "=", encodeBoolean(true)),
+      ]),
+    ]),
+  ]);
+}
+
 function listed(
   eb: ExpressionBuilder<Schema, "feature_flags">,
   projectId: number,
@@ -325,6 +371,17 @@ function listed(
     // Tags are lower case in a JSON list: one of them stands there as its own JSON.
     conditions.push(eb.or(query.tags.map((tag) => likeText(eb.ref("tags"), JSON.stringify(tag)))));
   }
+  if (query.hasPayload !== null) {
+    // Texts in JSON have their quotes escaped, so this is the key of an object that is not empty.
+    const hasPayload = eb.or([
+      likeText(eb.ref("filters"), '"payloads":{"'),
+      likeText(sql.ref<string>("sealed_payloads"), '{"'),
+    ]);
+    conditions.push(
+      query.hasPayload ? hasPayload : eb.not(sql<SqlBool>`coalesce(${hasPayload}, false)`),
+    );
+  }
+  if (query.notCalledSince !== null) conditions.push(isStale(eb, query.notCalledSince));
   if (query.active !== null) conditions.push(eb("active", "=", encodeBoolean(query.active)));
   if (query.createdById !== null) conditions.push(eb("created_by", "=", query.createdById));
   if (query.evaluationRuntime !== null) {

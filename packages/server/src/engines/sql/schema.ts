@@ -62,6 +62,10 @@ export interface Schema {
     filters: string;
     /** Whether `filters` declares variants: a column so that lists can filter by it. */
     is_multivariate: number;
+    /** Whether `filters` gives everyone the same value. */
+    is_constant: number;
+    /** JSON of the encrypted payloads; absent where payloads are not encrypted. */
+    sealed_payloads: string | null;
     ensure_experience_continuity: number;
     bucketing_identifier: string;
     evaluation_runtime: string;
@@ -94,8 +98,16 @@ export interface Schema {
     /** When a static cohort's members were last changed. */
     members_changed_at: number | null;
     changed_revision: number;
+    /** As last counted; changes of a static cohort's members are added. */
+    member_count: Generated<number | null>;
+    calculated_at: Generated<number | null>;
+    is_calculating: Generated<number>;
+    /** Failed calculations since the last one that did not fail. */
+    errors_calculating: Generated<number>;
+    calculation_error: Generated<string | null>;
+    calculation_due_at: Generated<number | null>;
   };
-  /** Members of static cohorts. Whoever merges or deletes a person moves or removes its rows. */
+  /** Members of static cohorts, and calculated ones where past behavior counts. Whoever merges or deletes a person moves or removes its rows. */
   cohort_members: {
     cohort_id: number;
     person_id: number;
