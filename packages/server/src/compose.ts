@@ -21,13 +21,20 @@ import { openGeoIp } from "./engines/mmdb-geoip/mmdb-geoip.ts";
 import { createAccountStore } from "./engines/sql/account-store.ts";
 import { createActivityLog } from "./engines/sql/activity-log.ts";
 import { createCohortStore } from "./engines/sql/cohort-store.ts";
+import { createEventDefinitionStore } from "./engines/sql/event-definition-store.ts";
 import { createFlagStore } from "./engines/sql/flag-store.ts";
 import { createIngestionWarningStore } from "./engines/sql/ingestion-warning-store.ts";
 import { openMetadata } from "./engines/sql/open-metadata.ts";
 import { createPersonStore } from "./engines/sql/person-store.ts";
+import { createPropertyDefinitionStore } from "./engines/sql/property-definition-store.ts";
 import { createRefusalStore } from "./engines/sql/refusal-store.ts";
 import { createSightingStore } from "./engines/sql/sighting-store.ts";
 import { startDefinitionRecorder } from "./event-definitions/definition-recorder.ts";
+import { eventDefinitionRoutes } from "./event-definitions/event-definitions.routes.ts";
+import { createEventDefinitions } from "./event-definitions/event-definitions.ts";
+import { cohortsUsingEvent, flagsUsingEvent } from "./event-definitions/event-uses.ts";
+import { propertyDefinitionRoutes } from "./event-definitions/property-definitions.routes.ts";
+import { createPropertyDefinitions } from "./event-definitions/property-definitions.ts";
 import { captureRoutes } from "./events/capture.routes.ts";
 import { captureV1Routes } from "./events/capture-v1.routes.ts";
 import { deadLetterRoutes } from "./events/dead-letters.routes.ts";
@@ -334,6 +341,26 @@ async function compose(
       accounts,
     });
     eventRoutes(management, { events, log, persons, clock: now, backtracking });
+    eventDefinitionRoutes(management, {
+      definitions: createEventDefinitions({
+        store: createEventDefinitionStore(database, { newUuid }),
+        recorder: definitionRecorder,
+        accounts,
+        events,
+        definitionsOf: async (projectId) => (await compiledFlags.get(projectId)).definitions,
+        uses: [cohortsUsingEvent, flagsUsingEvent],
+        clock: now,
+      }),
+      accounts,
+    });
+    propertyDefinitionRoutes(management, {
+      definitions: createPropertyDefinitions({
+        store: createPropertyDefinitionStore(database),
+        recorder: definitionRecorder,
+        clock: now,
+      }),
+      accounts,
+    });
     deadLetterRoutes(management, createDeadLetters({ events, log, pendingPersons }));
     receiptRoutes(management, { events, log, recent: recentEvents, refusals });
     ingestionWarningRoutes(management, { store: warningStore, warnings });
