@@ -210,6 +210,33 @@ function finish(
   };
 }
 
+/** What a rule reads of a person, with what the cohorts nested in it read. */
+export function needsOf(
+  rule: CohortRule,
+  compiled: ReadonlyMap<number, CompiledCohort>,
+): CohortNeeds {
+  const all = [ownNeeds(rule), ...nestedIds(rule).flatMap((id) => compiled.get(id)?.needs ?? [])];
+  const properties = all.flatMap((needs) => needs.personProperties);
+  return {
+    personProperties: [...new Map(properties.map((one) => [one.text, one])).values()],
+    createdAt: all.some((needs) => needs.createdAt),
+    staticCohorts: all.some((needs) => needs.staticCohorts),
+  };
+}
+
+/** Why the cohorts nested in a rule cannot be decided: an unknown id, or what is wrong with one. */
+export function failureOf(
+  rule: CohortRule,
+  compiled: ReadonlyMap<number, CompiledCohort>,
+): FailureCode | null {
+  for (const id of nestedIds(rule)) {
+    const nested = compiled.get(id);
+    if (nested === undefined) return "dependency_not_found_cohort";
+    if (nested.failure !== null) return nested.failure;
+  }
+  return null;
+}
+
 function ownNeeds(rule: CohortRule): CohortNeeds {
   const properties: PropertyName[] = [];
   let createdAt = false;

@@ -111,6 +111,10 @@ export function cohortStoreContract(open: () => Promise<CohortStoreFixture>): vo
         createdById: userId,
         memberCount: null,
         membersChangedAt: null,
+        isCalculating: true,
+        calculatedAt: null,
+        errorsCalculating: 0,
+        calculationError: null,
       });
       expect(unknown).toEqual(nobody);
       expect(await store.cohort(projectId, cohort.id)).toEqual(cohort);

@@ -10,10 +10,18 @@ export interface CohortRecord extends CohortDefinition {
   readonly createdAt: Date;
   /** User id; `null` once the user is gone. */
   readonly createdById: number | null;
-  /** Members of a static cohort; `null` for a dynamic one, whose members nobody has counted. */
+  /**
+   * Members: of a small static cohort as they are, otherwise as last counted; `null` before that.
+   */
   readonly memberCount: number | null;
   /** When the members of a static cohort last changed. */
   readonly membersChangedAt: Date | null;
+  /** True from when a calculation is asked for until it has ended. */
+  readonly isCalculating: boolean;
+  readonly calculatedAt: Date | null;
+  /** Failed calculations since the last one that did not fail, and why the last one did. */
+  readonly errorsCalculating: number;
+  readonly calculationError: string | null;
 }
 
 /** The fields a caller decides; the store gives the rest. */
@@ -48,7 +56,8 @@ export interface CohortListQuery {
 /**
  * Cohorts of all projects and the members of static ones. Every write is durable when its promise
  * resolves and is all or nothing. Writes of cohorts move the project's revision on in the same
- * step; changes of membership do not, since membership is read per person.
+ * step; changes of membership do not, since membership is read per person. A new cohort, and a new
+ * rule, is due for calculation at once: see `MembershipStore`.
  */
 export interface CohortStore {
   /** A new cohort with its first members; names nobody has are left out and reported. */

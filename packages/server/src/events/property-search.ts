@@ -17,9 +17,11 @@ export interface SearchTools {
   /** IANA name: dates without an offset are read in it. */
   readonly timeZone: string;
   readonly backtracking: BacktrackingPatterns;
+  /** What all patterns of the search may cost, as multiples of what one flag request may. */
+  readonly patternBudgets?: number;
 }
 
-/** What all patterns of one search may cost, as multiples of what one flag request may. */
+/** For a search that somebody waits for. */
 const PATTERN_BUDGETS = 50;
 
 /**
@@ -29,7 +31,7 @@ const PATTERN_BUDGETS = 50;
  */
 export function compilePropertySearch(
   filters: readonly PropertyFilter[],
-  { now, timeZone, backtracking }: SearchTools,
+  { now, timeZone, backtracking, patternBudgets = PATTERN_BUDGETS }: SearchTools,
 ): PropertyCondition {
   const tools = { timeZone: createTimeZone(timeZone), backtracking };
   const comparisons = filters.map(({ key, operator, value }) => ({
@@ -37,8 +39,8 @@ export function compilePropertySearch(
     comparison: compileComparison(operator, value, tools),
   }));
   const left = createPatternBudget();
-  left.steps *= PATTERN_BUDGETS;
-  left.backtrackingSteps *= PATTERN_BUDGETS;
+  left.steps *= patternBudgets;
+  left.backtrackingSteps *= patternBudgets;
 
   function matches(properties: JsonObject): boolean {
     const patternBudget = createPatternBudget();

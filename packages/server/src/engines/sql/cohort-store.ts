@@ -1,4 +1,11 @@
-import type { Expression, ExpressionBuilder, Selectable, SqlBool, Transaction } from "kysely";
+import {
+  type Expression,
+  type ExpressionBuilder,
+  type Selectable,
+  type SqlBool,
+  sql,
+  type Transaction,
+} from "kysely";
 import type {
   CohortFields,
   CohortListQuery,
@@ -18,7 +25,7 @@ import {
 } from "./codec.ts";
 import { containsText } from "./contains-text.ts";
 import { inTurns } from "./in-turns.ts";
-import { lockPersons } from "./person-lock.ts";
+import { lockForEvents } from "./person-lock.ts";
 import { nextRevisionAfter } from "./project-revisions.ts";
 import type { Schema } from "./schema.ts";
 import type { SqlDatabase } from "./sql-database.ts";
@@ -33,7 +40,7 @@ export function createCohortStore({ reads, writes }: SqlDatabase): CohortStore {
     change: typeof insertMembers,
   ): Promise<MembershipChange | undefined> =>
     writes.transaction().execute(async (transaction) => {
-      await lockPersons(transaction);
+      await lockForEvents(transaction);
       const cohort = await transaction
         .updateTable("cohorts")
         .set({ members_changed_at: encodeInstant(now) })
@@ -45,14 +52,22 @@ export function createCohortStore({ reads, writes }: SqlDatabase): CohortStore {
         .executeTakeFirst();
       if (!cohort) return undefined;
       const { ids, unknown } = await findPersons(transaction, projectId, persons);
-      return { changed: await change(transaction, id, ids), unknown };
+      const { changed, difference } = await change(transaction, id, ids);
+      if (changed > 0) {
+        await transaction
+          .updateTable("cohorts")
+          .set((eb) => ({ member_count: eb("member_count", "+", difference) }))
+          .where("id", "=", id)
+          .execute();
+      }
+      return { changed, unknown };
     });
 
   return {
     async create(projectId, fields, members, { authorId, now, ifRevision, describe }) {
       return await writes.transaction().execute(async (transaction) => {
         // Before the revision's own lock, as everywhere: no two writers wait for one another.
-        await lockPersons(transaction);
+        await lockForEvents(transaction);
         const revision = await nextRevisionAfter(transaction, projectId, ifRevision);
         if (revision === undefined) return "stale";
         const row = await transaction
@@ -64,12 +79,20 @@ export function createCohortStore({ reads, writes }: SqlDatabase): CohortStore {
             created_by: authorId,
             members_changed_at: fields.isStatic ? encodeInstant(now) : null,
             changed_revision: revision,
+            ...(fields.isStatic ? { calculation_due_at: dayAfter(now) } : dueNow(now)),
           })
           .returningAll()
           .executeTakeFirstOrThrow();
         const { ids, unknown } = await findPersons(transaction, projectId, members);
-        const count = await insertMembers(transaction, row.id, ids);
-        const cohort = decodeCohort({ ...row, member_count: count });
+        const { changed: count } = await insertMembers(transaction, row.id, ids);
+        if (fields.isStatic) {
+          await transaction
+            .updateTable("cohorts")
+            .set({ member_count: count })
+            .where("id", "=", row.id)
+            .execute();
+        }
+        const cohort = decodeCohort({ ...row, listed_count: count });
         await keepActivity(transaction, describe?.(null, cohort), { projectId, authorId, now });
         return { cohort, unknown };
       });
@@ -80,7 +103,7 @@ export function createCohortStore({ reads, writes }: SqlDatabase): CohortStore {
         const current = await transaction
           .selectFrom("cohorts")
           .selectAll()
-          .select(memberCount)
+          .select(listedCount)
           .where("project_id", "=", projectId)
           .where("id", "=", id)
           .executeTakeFirst();
@@ -93,11 +116,12 @@ export function createCohortStore({ reads, writes }: SqlDatabase): CohortStore {
           .set({
             ...encodeFields({ ...before, ...change }),
             changed_revision: revision,
+            ...(asksForCalculation(before, change) ? dueNow(now) : {}),
           })
           .where("id", "=", id)
           .returningAll()
           .executeTakeFirstOrThrow();
-        const cohort = decodeCohort({ ...row, member_count: current.member_count });
+        const cohort = decodeCohort({ ...row, listed_count: current.listed_count });
         await keepActivity(transaction, describe?.(before, cohort), { projectId, authorId, now });
         return cohort;
       });
@@ -107,7 +131,7 @@ export function createCohortStore({ reads, writes }: SqlDatabase): CohortStore {
       const row = await reads
         .selectFrom("cohorts")
         .selectAll()
-        .select(memberCount)
+        .select(listedCount)
         .where("project_id", "=", projectId)
         .where("id", "=", id)
         .executeTakeFirst();
@@ -121,7 +145,7 @@ export function createCohortStore({ reads, writes }: SqlDatabase): CohortStore {
         .executeTakeFirstOrThrow();
       const rows = await matching
         .selectAll()
-        .select(memberCount)
+        .select(listedCount)
         .orderBy("created_at", "desc")
         .orderBy("id", "desc")
         .limit(query.limit)
@@ -138,14 +162,41 @@ export function createCohortStore({ reads, writes }: SqlDatabase): CohortStore {
   };
 }
 
-type CohortRow = Selectable<Schema["cohorts"]> & { member_count: number | null };
+type CohortRow = Selectable<Schema["cohorts"]> & { listed_count: number | null };
 
-const memberCount = (eb: ExpressionBuilder<Schema, "cohorts">) =>
+/** Members that are counted whenever a cohort is read; of more only the last count is told. */
+const MAX_LISTED = 5_000;
+
+const listedCount = (eb: ExpressionBuilder<Schema, "cohorts">) =>
   eb
-    .selectFrom("cohort_members")
-    .select((members) => members.fn.countAll<number>().as("count"))
-    .whereRef("cohort_members.cohort_id", "=", "cohorts.id")
-    .as("member_count");
+    .selectFrom(
+      eb
+        .selectFrom("cohort_members")
+        .select("person_id")
+        .whereRef("cohort_members.cohort_id", "=", "cohorts.id")
+        .limit(sql.lit(MAX_LISTED + 1))
+        .as("some"),
+    )
+    .select((some) => some.fn.countAll<number>().as("count"))
+    .as("listed_count");
+
+function dueNow(now: Date) {
+  return { calculation_due_at: encodeInstant(now), is_calculating: encodeBoolean(true) };
+}
+
+/** Static cohorts are counted again now and then: merges and deletions of persons change them too. */
+function dayAfter(now: Date): number {
+  return encodeInstant(now) + 86_400_000;
+}
+
+function asksForCalculation(before: CohortRecord, change: Partial<CohortFields>): boolean {
+  if (before.isStatic || change.deleted === true) return false;
+  return (before.deleted && change.deleted === false) || !isSameRule(before, change);
+}
+
+function isSameRule(before: CohortRecord, { filters }: Partial<CohortFields>): boolean {
+  return filters === undefined || encodeJson(filters) === encodeJson(before.filters);
+}
 
 function encodeFields(fields: CohortFields) {
   return {
@@ -169,10 +220,19 @@ function decodeCohort(row: CohortRow): CohortRecord {
     deleted: decodeBoolean(row.deleted),
     createdAt: decodeInstant(row.created_at),
     createdById: row.created_by,
-    memberCount: isStatic ? row.member_count : null,
+    memberCount: isStatic ? countOf(row) : row.member_count,
     membersChangedAt:
       row.members_changed_at === null ? null : decodeInstant(row.members_changed_at),
+    isCalculating: decodeBoolean(row.is_calculating),
+    calculatedAt: row.calculated_at === null ? null : decodeInstant(row.calculated_at),
+    errorsCalculating: row.errors_calculating,
+    calculationError: row.calculation_error,
   };
+}
+
+function countOf({ listed_count, member_count }: CohortRow): number {
+  const listed = listed_count ?? 0;
+  return listed > MAX_LISTED ? Math.max(member_count ?? 0, listed) : listed;
 }
 
 function listed(
@@ -228,7 +288,7 @@ async function insertMembers(
   transaction: Transaction<Schema>,
   cohortId: number,
   personIds: ReadonlySet<number>,
-): Promise<number> {
+): Promise<{ changed: number; difference: number }> {
   let inserted = 0;
   for await (const chunk of inTurns([...personIds])) {
     const { numInsertedOrUpdatedRows } = await transaction
@@ -238,14 +298,14 @@ async function insertMembers(
       .executeTakeFirstOrThrow();
     inserted += Number(numInsertedOrUpdatedRows ?? 0);
   }
-  return inserted;
+  return { changed: inserted, difference: inserted };
 }
 
 async function deleteMembers(
   transaction: Transaction<Schema>,
   cohortId: number,
   personIds: ReadonlySet<number>,
-): Promise<number> {
+): Promise<{ changed: number; difference: number }> {
   let deleted = 0;
   for await (const chunk of inTurns([...personIds])) {
     const { numDeletedRows } = await transaction
@@ -255,5 +315,5 @@ async function deleteMembers(
       .executeTakeFirstOrThrow();
     deleted += Number(numDeletedRows);
   }
-  return deleted;
+  return { changed: deleted, difference: -deleted };
 }

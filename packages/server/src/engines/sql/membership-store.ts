@@ -1,0 +1,190 @@
+import { type Kysely, sql } from "kysely";
+import type {
+  CandidatePerson,
+  CohortTask,
+  MembershipStore,
+  PersonParts,
+} from "../../cohorts/membership-store.ts";
+import { decodeInstant, decodeJson, encodeBoolean, encodeInstant } from "./codec.ts";
+import { lockForEvents } from "./person-lock.ts";
+import type { Schema } from "./schema.ts";
+import type { SqlDatabase } from "./sql-database.ts";
+
+/** {@link MembershipStore} on SQL. */
+export function createMembershipStore({ reads, writes }: SqlDatabase): MembershipStore {
+  const ofTask = ({ projectId, id }: CohortTask) =>
+    writes.updateTable("cohorts").where("project_id", "=", projectId).where("id", "=", id);
+
+  return {
+    async due(now, limit) {
+      const rows = await reads
+        .selectFrom("cohorts")
+        .select(["id", "project_id", "changed_revision", "errors_calculating"])
+        .where("calculation_due_at", "<=", encodeInstant(now))
+        .where("deleted", "=", encodeBoolean(false))
+        .orderBy("calculation_due_at")
+        .orderBy("id")
+        .limit(limit)
+        .execute();
+      return rows.map((row) => ({
+        projectId: row.project_id,
+        id: row.id,
+        changedRevision: row.changed_revision,
+        errorsCalculating: row.errors_calculating,
+      }));
+    },
+
+    async request(projectId, ids, dueAt) {
+      if (ids.length === 0) return;
+      await writes
+        .updateTable("cohorts")
+        .set({ calculation_due_at: encodeInstant(dueAt), is_calculating: encodeBoolean(true) })
+        .where("project_id", "=", projectId)
+        .where("id", "in", ids)
+        .execute();
+    },
+
+    async start(task) {
+      await ofTask(task)
+        .set({ is_calculating: encodeBoolean(true) })
+        .execute();
+    },
+
+    async finish(task, outcome, { now, dueAt }) {
+      await ofTask(task)
+        .where("changed_revision", "=", task.changedRevision)
+        .set({
+          is_calculating: encodeBoolean(false),
+          calculation_due_at: encodeInstant(dueAt),
+          ...(outcome.kind === "calculated"
+            ? {
+                member_count: outcome.count,
+                calculated_at: encodeInstant(now),
+                errors_calculating: 0,
+                calculation_error: null,
+              }
+            : {
+                errors_calculating: task.errorsCalculating + 1,
+                calculation_error: outcome.error,
+              }),
+        })
+        .execute();
+    },
+
+    async persons(projectId, { after, limit }, parts) {
+      const rows = await selectPersons(reads, projectId, parts)
+        .where("p.id", ">", after)
+        .orderBy("p.id")
+        .limit(limit)
+        .execute();
+      return withCohorts(reads, rows, parts);
+    },
+
+    async personsByUuid(projectId, uuids, parts) {
+      if (uuids.length === 0) return [];
+      const rows = await selectPersons(reads, projectId, parts)
+        .where("p.uuid", "in", uuids)
+        .execute();
+      return withCohorts(reads, rows, parts);
+    },
+
+    async memberIds(cohortId, { after, upTo }, { limit, offset = 0 }) {
+      const rows = await reads
+        .selectFrom("cohort_members")
+        .select("person_id")
+        .where("cohort_id", "=", cohortId)
+        .where("person_id", ">", after)
+        .$if(upTo !== null, (query) => query.where("person_id", "<=", upTo ?? 0))
+        .orderBy("person_id")
+        .limit(limit)
+        .offset(offset)
+        .execute();
+      return rows.map((row) => row.person_id);
+    },
+
+    async changeMembers(projectId, cohortId, { add, remove }) {
+      await writes.transaction().execute(async (transaction) => {
+        // No person is merged or deleted while it becomes a member.
+        await lockForEvents(transaction);
+        if (remove.length > 0) {
+          await transaction
+            .deleteFrom("cohort_members")
+            .where("cohort_id", "=", cohortId)
+            .where("person_id", "in", remove)
+            .execute();
+        }
+        if (add.length > 0) {
+          await transaction
+            .insertInto("cohort_members")
+            .columns(["cohort_id", "person_id"])
+            .expression((eb) =>
+              eb
+                .selectFrom("persons")
+                .select([sql<number>`cast(${cohortId} as integer)`.as("cohort_id"), "id"])
+                .where("project_id", "=", projectId)
+                .where("id", "in", add),
+            )
+            .onConflict((conflict) => conflict.columns(["cohort_id", "person_id"]).doNothing())
+            .execute();
+        }
+      });
+    },
+  };
+}
+
+function selectPersons(reads: Kysely<Schema>, projectId: number, parts: PersonParts) {
+  return reads
+    .selectFrom("persons as p")
+    .select(["p.id", "p.uuid", "p.created_at"])
+    .select([
+      (parts.properties ? sql<string>`p.properties` : sql<string>`'{}'`).as("properties"),
+      (parts.distinctId
+        ? sql<string | null>`(
+            select min(d.distinct_id) from person_distinct_ids d where d.person_id = p.id)`
+        : sql<string | null>`cast(null as text)`
+      ).as("distinct_id"),
+    ])
+    .where("p.project_id", "=", projectId);
+}
+
+interface PersonRow {
+  readonly id: number;
+  readonly uuid: string;
+  readonly created_at: number;
+  readonly properties: string;
+  readonly distinct_id: string | null;
+}
+
+const NO_COHORTS: ReadonlySet<number> = new Set();
+
+async function withCohorts(
+  reads: Kysely<Schema>,
+  rows: readonly PersonRow[],
+  { cohortIds }: PersonParts,
+): Promise<readonly CandidatePerson[]> {
+  const cohorts = new Map<number, Set<number>>();
+  if (cohortIds && rows.length > 0) {
+    const members = await reads
+      .selectFrom("cohort_members")
+      .select(["person_id", "cohort_id"])
+      .where(
+        "person_id",
+        "in",
+        rows.map(({ id }) => id),
+      )
+      .execute();
+    for (const { person_id, cohort_id } of members) {
+      const ids = cohorts.get(person_id);
+      if (ids) ids.add(cohort_id);
+      else cohorts.set(person_id, new Set([cohort_id]));
+    }
+  }
+  return rows.map((row) => ({
+    id: row.id,
+    uuid: row.uuid,
+    properties: decodeJson(row.properties),
+    createdAt: decodeInstant(row.created_at),
+    distinctId: row.distinct_id ?? "",
+    cohortIds: cohorts.get(row.id) ?? NO_COHORTS,
+  }));
+}
