@@ -6,6 +6,7 @@ import { eventDefinitions } from "./migrations/0004-event-definitions.ts";
 import { ingestion } from "./migrations/0005-ingestion.ts";
 import { personsManagement } from "./migrations/0006-persons-management.ts";
 import { flagManagement } from "./migrations/0007-flag-management.ts";
+import { flagLife } from "./migrations/0008-flag-life.ts";
 import { cohortCalculations } from "./migrations/0009-cohort-calculations.ts";
 import type { SqlCapabilities, SqlDatabase } from "./sql-database.ts";
 
@@ -21,6 +22,7 @@ const MIGRATIONS: Readonly<Record<string, SqlMigration>> = {
   "0005-ingestion": ingestion,
   "0006-persons-management": personsManagement,
   "0007-flag-management": flagManagement,
+  "0008-flag-life": flagLife,
   "0009-cohort-calculations": cohortCalculations,
 };
 

@@ -62,6 +62,10 @@ export interface Schema {
     filters: string;
     /** Whether `filters` declares variants: a column so that lists can filter by it. */
     is_multivariate: number;
+    /** Whether `filters` gives everyone the same value. */
+    is_constant: number;
+    /** JSON of the encrypted payloads; absent where payloads are not encrypted. */
+    sealed_payloads: string | null;
     ensure_experience_continuity: number;
     bucketing_identifier: string;
     evaluation_runtime: string;
