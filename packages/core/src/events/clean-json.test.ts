@@ -7,6 +7,8 @@ describe("cleanText", () => {
     expect(cleanText("a\0b")).toBe("a\uFFFDb");
     expect(cleanText("\uD83E")).toBe("\uFFFD");
     expect(cleanText("\uDD94\uD83E")).toBe("\uFFFD\uFFFD");
+    const long = "é".repeat(150);
+    expect(cleanText(`${long}\0`)).toBe(`${long}\uFFFD`);
     expect(cleanText("🦔 ß \u2028\uFFFF")).toBe("🦔 ß \u2028\uFFFF");
   });
 });

@@ -7,7 +7,20 @@ const SUSPECT_ESCAPE = /\\u(?:0000|[dD][89a-fA-F])/;
 
 /** Text with NUL characters and lone surrogates replaced by U+FFFD, as PostHog stores it (posthog-api 9.6). */
 export function cleanText(text: string): string {
-  return text.replaceAll("\0", "\uFFFD").replace(LONE_SURROGATE, "\uFFFD");
+  return isClean(text) ? text : text.replaceAll("\0", "\uFFFD").replace(LONE_SURROGATE, "\uFFFD");
+}
+
+/** Longer texts are left to the expressions, which then are quicker. */
+const MAX_LOOKED_THROUGH = 100;
+
+/** True for short texts, names and ids nearly always, in which nothing has to be replaced. */
+function isClean(text: string): boolean {
+  if (text.length > MAX_LOOKED_THROUGH) return false;
+  for (let at = 0; at < text.length; at += 1) {
+    const code = text.charCodeAt(at);
+    if (code === 0 || (code >= 0xd800 && code <= 0xdfff)) return false;
+  }
+  return true;
 }
 
 /** True when a JSON text may hold characters that {@link cleanJson} replaces; cheap. */

@@ -381,6 +381,7 @@ function holdoutOf(
       description: describeReason("holdout_condition_value", null),
     },
     failed: false,
+    derived: { text: null },
   };
   return { exclusionPercentage, answer };
 }

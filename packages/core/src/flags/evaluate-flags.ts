@@ -28,8 +28,8 @@ import { selectFlags } from "./select-flags.ts";
 export interface EvaluationResult {
   /**
    * One per flag evaluated, failed ones included; flags on a dependency cycle are left out (11.5).
-   * Equal outcomes of a flag are the same frozen-by-contract object from one call to the next, so
-   * that a caller may keep what it derives from one (its JSON, say) in a `WeakMap`.
+   * Equal outcomes of a flag are the same frozen-by-contract object from one call to the next; a
+   * caller may keep what it derives from one (its JSON, say) in its `derived`.
    */
   readonly evaluations: readonly FlagEvaluation[];
   /** Keys that could not be computed, those left out included. */
@@ -441,5 +441,6 @@ function createAnswer(
     payload: payloadKey === null ? null : (flag.payloads.get(payloadKey) ?? null),
     reason: { code: reasonCode(ending), conditionIndex, description },
     failed: isFailure(ending),
+    derived: { text: null },
   };
 }

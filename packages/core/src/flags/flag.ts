@@ -89,6 +89,11 @@ export interface FlagEvaluation {
   };
   /** True when the flag could not be computed; `value` is then false. */
   readonly failed: boolean;
+  /**
+   * Room for what a caller derives from the answer, such as its JSON: equal answers of a flag are one
+   * object, so it is made once. Nothing in this package reads it.
+   */
+  readonly derived: { text: unknown };
 }
 
 /** What an answer repeats of its flag. */

@@ -91,8 +91,17 @@ function decideWith(
   const selected = selectFlags(flagSet, request.selection);
   const needs = requirementsOf(flagSet, request, selected);
   const evaluate = () => evaluateFor(deps, input.project.id, { flagSet, request, selected });
-  if (!needs.geo && !needs.stored) return evaluate();
-  return lookUp(deps, input, { flagSet, request, selected, needs }).then(evaluate);
+  if (needs.geo) return lookUp(deps, input, { flagSet, request, selected, needs }).then(evaluate);
+  if (!needs.stored) return evaluate();
+  const stored = readFacts(deps, input.project.id, { request, flagSet, needs: needs.stored });
+  if (stored instanceof Promise) {
+    return stored.then((facts) => {
+      request.stored = facts;
+      return evaluate();
+    });
+  }
+  request.stored = stored;
+  return evaluate();
 }
 
 /** What one evaluation is made of. */
@@ -138,7 +147,7 @@ async function lookUp(
 
 const UNAVAILABLE: StoredFacts = Object.freeze({ person: "unavailable", groups: "unavailable" });
 
-async function readFacts(
+function readFacts(
   deps: DecideDeps,
   projectId: number,
   {
@@ -146,27 +155,34 @@ async function readFacts(
     flagSet,
     needs,
   }: { request: EvaluationRequest; flagSet: FlagSet; needs: StoredRequirements },
-): Promise<StoredFacts> {
+): StoredFacts | Promise<StoredFacts> {
   const { distinctId, anonDistinctId } = request;
-  try {
-    const asksForPerson = needs.person || needs.staticCohorts || needs.hashKeyOverrides;
-    const ids = anonDistinctId === null ? [distinctId] : [distinctId, anonDistinctId];
-    const settled = deps.pendingPersons.settled(projectId, {
-      distinctIds: asksForPerson ? ids : [],
-      groups: needs.groups,
-    });
-    if (settled) await settled;
-    const query = { projectId, distinctId, anonDistinctId, ...needs };
-    const facts = await deps.persons.factsFor(query);
-    if (!needs.hashKeyOverrides || anonDistinctId === null) return facts;
+  const { person, staticCohorts, hashKeyOverrides, groups } = needs;
+  const query = { projectId, distinctId, anonDistinctId, ...needs };
+  const unavailable = (error: unknown): StoredFacts => {
+    deps.reportFault(error, "stored facts of a flag request could not be read");
+    return UNAVAILABLE;
+  };
+  const complete = (facts: StoredFacts): StoredFacts | Promise<StoredFacts> => {
+    if (!hashKeyOverrides || anonDistinctId === null) return facts;
     const known = overridesOf(facts);
     if (known === "unavailable") return facts;
     const lacking = continuityKeysToStore(flagSet, request, known);
     if (lacking.length === 0) return facts;
-    return await keepAnonymousHash(deps, { query: { ...query, anonDistinctId }, lacking, facts });
+    return keepAnonymousHash(deps, { query: { ...query, anonDistinctId }, lacking, facts });
+  };
+  try {
+    const ids = anonDistinctId === null ? [distinctId] : [distinctId, anonDistinctId];
+    const settled = deps.pendingPersons.settled(projectId, {
+      distinctIds: person || staticCohorts || hashKeyOverrides ? ids : [],
+      groups,
+    });
+    const found = settled
+      ? settled.then(() => deps.persons.factsFor(query))
+      : deps.persons.factsFor(query);
+    return found instanceof Promise ? found.then(complete).catch(unavailable) : complete(found);
   } catch (error) {
-    deps.reportFault(error, "stored facts of a flag request could not be read");
-    return UNAVAILABLE;
+    return unavailable(error);
   }
 }
 

@@ -68,12 +68,10 @@ export function writeFlagAnswer(answer: FlagAnswer, { shape, withSettings }: Ans
     case "decide-1":
       return `{"featureFlags":[${writeKeysOfFlagsOn(answer.evaluations)}],${tail}`;
     case "decide-2":
-      return `{"featureFlags":{${writeValues(answer.evaluations, true)}},${tail}`;
+      return `{"featureFlags":{${writeValuesOfFlagsOn(answer.evaluations)}},${tail}`;
     case "decide-3":
     case "flags-1":
-      return `{"featureFlags":{${writeValues(answer.evaluations, false)}},"featureFlagPayloads":{${writePayloads(
-        answer.evaluations,
-      )}},${tail}`;
+      return `{${writeValuesAndPayloads(answer.evaluations)},${tail}`;
     case "decide-4":
     case "flags-2":
       return `{"flags":{${writeDetails(answer.evaluations)}},${tail}`;
@@ -91,23 +89,26 @@ function writeKeysOfFlagsOn(evaluations: readonly FlagEvaluation[]): string {
   return texts.join(",");
 }
 
-/** Failed flags are left out, so that a client that merges keeps the value it had. */
-function writeValues(evaluations: readonly FlagEvaluation[], onlyOn: boolean): string {
-  const texts: string[] = [];
-  for (const evaluation of evaluations) {
-    if (evaluation.failed || (onlyOn && evaluation.value === false)) continue;
-    texts.push(textOf(evaluation).value);
+/** Values and payloads. Failed flags are left out, so that a client that merges keeps the value it had. */
+function writeValuesAndPayloads(evaluations: readonly FlagEvaluation[]): string {
+  const values: string[] = [];
+  const payloads: string[] = [];
+  for (let at = 0; at < evaluations.length; at += 1) {
+    const { value, payload } = textOf(evaluations[at] as FlagEvaluation);
+    if (value !== null) values.push(value);
+    if (payload !== null) payloads.push(payload);
   }
-  return texts.join(",");
+  return `"featureFlags":{${values.join(",")}},"featureFlagPayloads":{${payloads.join(",")}}`;
 }
 
-function writePayloads(evaluations: readonly FlagEvaluation[]): string {
-  const texts: string[] = [];
+/** The same without payloads and without flags that are off. */
+function writeValuesOfFlagsOn(evaluations: readonly FlagEvaluation[]): string {
+  const values: string[] = [];
   for (const evaluation of evaluations) {
-    if (evaluation.failed || evaluation.value === false || evaluation.payload === null) continue;
-    texts.push(textOf(evaluation).payload);
+    const { value } = textOf(evaluation);
+    if (value !== null && evaluation.value !== false) values.push(value);
   }
-  return texts.join(",");
+  return values.join(",");
 }
 
 function writeDetails(evaluations: readonly FlagEvaluation[]): string {
@@ -115,48 +116,47 @@ function writeDetails(evaluations: readonly FlagEvaluation[]): string {
 }
 
 /** One evaluation as entries of the answer's maps. */
-interface EvaluationText {
+class EvaluationText {
   readonly key: string;
-  readonly value: string;
-  readonly payload: string;
+  /** `null` for a flag that failed. */
+  readonly value: string | null;
+  /** `null` for a flag that is off or has none. */
+  readonly payload: string | null;
   readonly detail: string;
+
+  constructor({ flag, value, payload, reason, failed }: FlagEvaluation) {
+    const key = JSON.stringify(flag.key);
+    const detail = {
+      key: flag.key,
+      enabled: value !== false,
+      variant: typeof value === "string" ? value : null,
+      reason: {
+        code: reason.code,
+        condition_index: reason.conditionIndex,
+        description: reason.description,
+      },
+      metadata: {
+        id: flag.id,
+        version: flag.version,
+        description: flag.name,
+        payload,
+        has_experiment: flag.hasExperiment,
+      },
+      ...(failed && { failed }),
+    };
+    this.key = key;
+    this.value = failed ? null : `${key}:${JSON.stringify(value)}`;
+    this.payload =
+      failed || value === false || payload === null ? null : `${key}:${encodeJson(payload)}`;
+    this.detail = `${key}:${encodeJson(detail)}`;
+  }
 }
 
 /** Equal answers of a compiled flag are one shared object, so each is written out once. */
-const texts = new WeakMap<FlagEvaluation, EvaluationText>();
-
 function textOf(evaluation: FlagEvaluation): EvaluationText {
-  const known = texts.get(evaluation);
-  if (known) return known;
-  const written = writeEvaluation(evaluation);
-  texts.set(evaluation, written);
+  const { text } = evaluation.derived;
+  if (text instanceof EvaluationText) return text;
+  const written = new EvaluationText(evaluation);
+  evaluation.derived.text = written;
   return written;
-}
-
-function writeEvaluation({ flag, value, payload, reason, failed }: FlagEvaluation): EvaluationText {
-  const key = JSON.stringify(flag.key);
-  const detail = {
-    key: flag.key,
-    enabled: value !== false,
-    variant: typeof value === "string" ? value : null,
-    reason: {
-      code: reason.code,
-      condition_index: reason.conditionIndex,
-      description: reason.description,
-    },
-    metadata: {
-      id: flag.id,
-      version: flag.version,
-      description: flag.name,
-      payload,
-      has_experiment: flag.hasExperiment,
-    },
-    ...(failed && { failed }),
-  };
-  return {
-    key,
-    value: `${key}:${JSON.stringify(value)}`,
-    payload: `${key}:${encodeJson(payload)}`,
-    detail: `${key}:${encodeJson(detail)}`,
-  };
 }

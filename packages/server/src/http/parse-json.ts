@@ -62,8 +62,12 @@ function parseLenient(text: string, strictError: unknown): Json {
   return cleanJson(value);
 }
 
+/** Shorter texts hold no JSON that is nested too deep: every level takes two characters. */
+const MAX_SHALLOW_CHARS = 2 * MAX_JSON_DEPTH;
+
 /** Bounds nesting and the number of containers; exact for proper JSON. */
 function checkShape(text: string): void {
+  if (text.length <= MAX_SHALLOW_CHARS) return;
   let depth = 0;
   let containers = 0;
   for (let at = 0; at < text.length; at++) {

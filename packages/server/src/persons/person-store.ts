@@ -46,9 +46,9 @@ export interface PersonStore {
   /**
    * The stored facts for one flag request, in one consistent read. A hot path: a single prepared
    * look-up per kind of fact asked for. Never throws for an unknown person; `"unavailable"` parts
-   * only when the store itself fails.
+   * only when the store itself fails. No promise is made for what is known without a read.
    */
-  factsFor(query: FactsQuery): Promise<StoredFacts>;
+  factsFor(query: FactsQuery): StoredFacts | Promise<StoredFacts>;
 
   /**
    * Applies the person and group changes of a run of events, in order, in one transaction together

@@ -14,6 +14,8 @@ import type { Schema } from "./schema.ts";
 
 /** Reads stored facts, and is told what was written. */
 export interface FactsReader {
+  /** What is known without a read; `undefined` where one is needed. */
+  recall(query: FactsQuery): StoredFacts | undefined;
   read(query: FactsQuery): Promise<StoredFacts>;
   /** See `PersonStore.distinctIdsOf`. */
   distinctIdsOf(projectId: number, distinctId: string): Promise<DistinctIds>;
@@ -22,6 +24,7 @@ export interface FactsReader {
 }
 
 const NO_PROPERTIES: JsonObject = Object.freeze({});
+const NO_GROUPS: FoundFacts["groups"] = Object.freeze({});
 const NO_COHORTS: ReadonlySet<number> = new Set();
 const NO_OVERRIDES: ReadonlyMap<string, string> = new Map();
 
@@ -29,6 +32,7 @@ const NO_OVERRIDES: ReadonlyMap<string, string> = new Map();
 export function createPlainFacts(reads: Kysely<Schema>): FactsReader {
   const readFacts = createFactsReader(reads);
   return {
+    recall: () => undefined,
     read: async (query) => toStoredFacts(await readFacts(query)),
     distinctIdsOf: createDistinctIdsReader(reads),
     forget: () => {},
@@ -73,8 +77,7 @@ export function createRememberingFacts(reads: Kysely<Schema>): FactsReader {
   ): Promise<RememberedPerson | null> {
     const distinctId = cleanText(askedId);
     const known = persons.find(projectId, distinctId);
-    if (known === null) return null;
-    if (known && (known.hashKeyOverrides || !hashKeyOverrides)) return known;
+    if (known === null || (known && tellsEnough(known, hashKeyOverrides))) return known;
     const { generation } = persons;
     const found = await readFacts({
       projectId,
@@ -95,6 +98,20 @@ export function createRememberingFacts(reads: Kysely<Schema>): FactsReader {
   }
 
   return {
+    recall(query) {
+      if (query.staticCohorts || !asksForPerson(query) || hasGroups(query)) return undefined;
+      const { projectId, distinctId, anonDistinctId, hashKeyOverrides } = query;
+      const person = persons.find(projectId, cleanText(distinctId));
+      if (person === undefined || (person && !tellsEnough(person, hashKeyOverrides))) {
+        return undefined;
+      }
+      if (!hashKeyOverrides || anonDistinctId === null) return factsOf(query, { person });
+      const anonymous = persons.find(projectId, cleanText(anonDistinctId));
+      return anonymous === undefined || (anonymous && !tellsEnough(anonymous, true))
+        ? undefined
+        : factsOf(query, { person, anonymous });
+    },
+
     async read(query) {
       if (!asksForPerson(query)) return toStoredFacts(await readFacts(query));
       const { generation } = persons;
@@ -105,26 +122,13 @@ export function createRememberingFacts(reads: Kysely<Schema>): FactsReader {
           : null;
       const cohorts =
         query.staticCohorts && person ? await readCohortIds({ person: person.id }) : undefined;
-      const hasGroups = Object.keys(query.groups).length > 0;
-      const groups = hasGroups ? (await readFacts(groupsOnly(query))).groups : {};
+      const groups = hasGroups(query) ? (await readFacts(groupsOnly(query))).groups : {};
       // No row at all: the person became part of another a moment ago.
       const isGone = cohorts?.length === 0;
       if (isGone || generation !== persons.generation) {
         return toStoredFacts(await readFacts(query));
       }
-      const isAnother = anonymous !== null && anonymous.id !== person?.id;
-      return toStoredFacts({
-        anonymousHashKeyOverrides: isAnother ? anonymous.hashKeyOverrides : null,
-        groups,
-        person: person && {
-          properties: query.person ? person.properties : NO_PROPERTIES,
-          createdAt: person.createdAt,
-          staticCohortIds: cohorts
-            ? new Set(cohorts.flatMap(({ cohort_id }) => cohort_id ?? []))
-            : NO_COHORTS,
-          hashKeyOverrides: (query.hashKeyOverrides && person.hashKeyOverrides) || NO_OVERRIDES,
-        },
-      });
+      return factsOf(query, { person, anonymous, cohorts, groups });
     },
 
     async distinctIdsOf(projectId, distinctId) {
@@ -142,6 +146,45 @@ export function createRememberingFacts(reads: Kysely<Schema>): FactsReader {
 
     forget: (changes) => persons.forget(changes),
   };
+}
+
+/** Whether a remembered person holds what a query asks of it. */
+function tellsEnough({ hashKeyOverrides }: RememberedPerson, asksForOverrides: boolean): boolean {
+  return hashKeyOverrides !== null || !asksForOverrides;
+}
+
+/** What a query asks for, of what was remembered and read. */
+function factsOf(
+  query: FactsQuery,
+  {
+    person,
+    anonymous = null,
+    cohorts,
+    groups = NO_GROUPS,
+  }: {
+    person: RememberedPerson | null;
+    anonymous?: RememberedPerson | null;
+    cohorts?: readonly { readonly cohort_id: number | null }[] | undefined;
+    groups?: FoundFacts["groups"];
+  },
+): StoredFacts {
+  const others = anonymous !== null && anonymous.id !== person?.id && anonymous.hashKeyOverrides;
+  return {
+    person: person && {
+      properties: query.person ? person.properties : NO_PROPERTIES,
+      createdAt: person.createdAt,
+      staticCohortIds: cohorts
+        ? new Set(cohorts.flatMap(({ cohort_id }) => cohort_id ?? []))
+        : NO_COHORTS,
+      hashKeyOverrides: (query.hashKeyOverrides && person.hashKeyOverrides) || NO_OVERRIDES,
+    },
+    groups,
+    ...(others && { anonymousHashKeyOverrides: others }),
+  };
+}
+
+function hasGroups({ groups }: FactsQuery): boolean {
+  return Object.keys(groups).length > 0;
 }
 
 /** Without what only the store wants to know of a row. */

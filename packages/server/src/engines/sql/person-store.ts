@@ -1,4 +1,5 @@
 import { cleanText } from "@hedgerow/core/events/clean-json";
+import type { StoredFacts } from "@hedgerow/core/flags/evaluation-request";
 import { personUpdateOf } from "@hedgerow/core/persons/person-update";
 import type { Transaction } from "kysely";
 import type { PersonStore } from "../../persons/person-store.ts";
@@ -35,16 +36,15 @@ export function createPersonStore(
   const held = new HeldPersons();
 
   return {
-    async factsFor(query) {
-      try {
-        return await facts.read(query);
-      } catch (error) {
+    factsFor(query) {
+      const unavailable = (error: unknown): StoredFacts => {
         options.reportFault(error, "stored facts of a flag request could not be read");
         return {
           person: asksForPerson(query) ? "unavailable" : null,
           groups: Object.keys(query.groups).length > 0 ? "unavailable" : {},
         };
-      }
+      };
+      return facts.recall(query) ?? facts.read(query).catch(unavailable);
     },
 
     async applyEvents(entries) {
