@@ -1,0 +1,250 @@
+// What storing an event costs the processor, at first and when there are millions of events: the
+// index of uuids and insert ids by itself, and the event store as a whole. The many events are made
+// up: sorted runs of random keys, and rows that DuckDB makes. The cost of making events is measured
+// and taken off; threads of the process count. Prints a table on stderr, the figures on stdout.
+import { randomBytes, randomUUID } from "node:crypto";
+import {
+  closeSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  rmSync,
+  writeFileSync,
+  writeSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DuckDBInstance } from "@duckdb/node-api";
+
+const engine = new URL("../packages/server/dist/engines/duckdb-events/", import.meta.url);
+const load = (path) => import(new URL(path, engine).href);
+const { openDuckDbEvents } = await load("duckdb-events.js");
+const { openEventIndex } = await load("event-index/event-index.js");
+const { bytesOf, createSummaryBuilder, runInfoOf, summaryParts } =
+  await load("event-index/key-run.js");
+
+const MANY = Number(process.env.BENCH_STORING_EVENTS ?? 10_000_000);
+const INDEX_ROUND = Number(process.env.BENCH_STORING_INDEX_ROUND ?? 1_000_000);
+const STORE_ROUND = Number(process.env.BENCH_STORING_STORE_ROUND ?? 200_000);
+const BATCH = 1000;
+const WORDS = 8;
+
+const folder = mkdtempSync(join(tmpdir(), "hedgerow-storing-"));
+process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
+
+const cpuMicroseconds = () => {
+  const { user, system } = process.cpuUsage();
+  return user + system;
+};
+
+const filler = "x".repeat(600);
+let made = 0;
+function makeEvent(position) {
+  made++;
+  return {
+    uuid: randomUUID(),
+    projectId: 1,
+    event: `event ${made % 20}`,
+    distinctId: `user-${made % 5000}`,
+    properties: {
+      $insert_id: made.toString(36).padStart(16, "0"),
+      $current_url: `https://example.com/page/${made % 300}`,
+      $lib: "web",
+      $session_id: `session-${made % 9000}`,
+      number: made,
+      filler,
+    },
+    timestamp: new Date(1.7e12 + position),
+    clientTimestamp: null,
+    receivedAt: new Date(1.7e12 + position),
+  };
+}
+
+/** CPU time of some work for each of so many events, what making them takes taken off. */
+async function measure(count, makeOne, work) {
+  let before = cpuMicroseconds();
+  for (let n = 0; n < count; n++) makeOne(n + 1);
+  const making = cpuMicroseconds() - before;
+  before = cpuMicroseconds();
+  await work(makeOne);
+  return (cpuMicroseconds() - before - making) / count;
+}
+
+const toIndexed = (event, position) => ({
+  position,
+  projectId: 1,
+  uuid: event.uuid,
+  event: event.event,
+  distinctId: event.distinctId,
+  clientTimestamp: null,
+  receivedAt: event.receivedAt,
+  insertId: event.properties.$insert_id,
+  isChanged: false,
+});
+
+async function measureIndex(path, start) {
+  const index = await openEventIndex({ folder: path, stored: 1e12 });
+  const claiming = await measure(
+    INDEX_ROUND,
+    (n) => toIndexed(makeEvent(start + n), start + n),
+    async (makeOne) => {
+      for (let n = 0; n < INDEX_ROUND; n += BATCH) {
+        await index.makeRoom(BATCH);
+        for (let at = 1; at <= BATCH; at++) index.claim(makeOne(n + at));
+        index.keep(start + n + BATCH);
+        await new Promise(setImmediate);
+      }
+      await index.settle();
+    },
+  );
+  const asked = Array.from({ length: 100_000 }, (_, n) => makeEvent(n));
+  const before = cpuMicroseconds();
+  for (const event of asked) index.acquaint(1, event);
+  const asking = (cpuMicroseconds() - before) / asked.length;
+  await index.close();
+  return { claiming, asking };
+}
+
+async function measureStore(path, start) {
+  const store = await openDuckDbEvents(path);
+  const personId = "aaaaaaaa-0000-5000-8000-000000000000";
+  const cost = await measure(
+    STORE_ROUND,
+    (n) => ({
+      position: start + n,
+      event: makeEvent(start + n),
+      personId,
+      groupKeys: [],
+      changedBy: [],
+    }),
+    async (makeOne) => {
+      for (let n = 0; n < STORE_ROUND; n += BATCH) {
+        const rows = Array.from({ length: BATCH }, (_, at) => makeOne(n + at + 1));
+        const { stored } = await store.insert({
+          rows,
+          merges: [],
+          drops: [],
+          deadLetters: [],
+          end: start + n + BATCH,
+        });
+        if (stored !== BATCH) throw new Error(`stored ${stored} of ${BATCH}`);
+      }
+    },
+  );
+  await store.close();
+  return cost;
+}
+
+/** Longest time for which a batch of many events keeps the process from anything else. */
+async function measureBlocking(path) {
+  const store = await openDuckDbEvents(path);
+  const rows = Array.from({ length: 100_000 }, (_, n) => ({
+    position: n + 1,
+    event: makeEvent(n + 1),
+    personId: "aaaaaaaa-0000-5000-8000-000000000000",
+    groupKeys: [],
+    changedBy: [],
+  }));
+  let longestMs = 0;
+  let lastMs = performance.now();
+  let isDone = false;
+  const watch = () => {
+    longestMs = Math.max(longestMs, performance.now() - lastMs);
+    lastMs = performance.now();
+    if (!isDone) setImmediate(watch);
+  };
+  setImmediate(watch);
+  await store.insert({ rows, merges: [], drops: [], deadLetters: [], end: rows.length });
+  isDone = true;
+  await store.close();
+  return longestMs;
+}
+
+/** Writes an index that knows so many uuids and a quarter as many insert ids, none of which recurs. */
+function makeIndex(path, count) {
+  mkdirSync(path, { recursive: true });
+  let nextFile = 1;
+  const makeRuns = (keys) =>
+    [0.4, 0.4, 0.1, 0.05, 0.05].map((share) => {
+      const file = `${String(nextFile++).padStart(8, "0")}.run`;
+      return makeRun(join(path, file), file, Math.floor(keys * share));
+    });
+  const manifest = {
+    version: 1,
+    salt: randomBytes(32).toString("hex"),
+    end: count,
+    uuids: makeRuns(count),
+    insertIds: makeRuns(count / 4),
+  };
+  writeFileSync(join(path, "manifest.json"), JSON.stringify({ ...manifest, nextFile }));
+}
+
+function makeRun(path, file, count) {
+  const fd = openSync(path, "w");
+  const builder = createSummaryBuilder(count);
+  const lastSecond = 1.7e9;
+  for (let start = 0; start < count; start += 8192) {
+    const length = Math.min(8192, count - start);
+    const random = randomBytes(4 * WORDS * length);
+    const records = new Uint32Array(random.buffer, random.byteOffset, WORDS * length);
+    for (let at = 0; at < length; at++) {
+      // Random keys in order: a step on average, with chance in its lower part.
+      records[WORDS * at] = ((start + at) / count) * 2 ** 32;
+      records[WORDS * at + 4] = start + at + 1;
+      records[WORDS * at + 5] = 0;
+      records[WORDS * at + 7] = lastSecond;
+      builder.add(records, at);
+    }
+    writeSync(fd, bytesOf(records));
+  }
+  const summary = builder.finish();
+  for (const part of summaryParts(summary)) writeSync(fd, part);
+  closeSync(fd);
+  return runInfoOf({ file, count, lastSecond }, summary);
+}
+
+/** Fills the table of a store with so many rows. */
+async function fillStore(path, count) {
+  await (await openDuckDbEvents(path)).close();
+  const instance = await DuckDBInstance.create(path, { threads: "2", memory_limit: "256MiB" });
+  const connection = await instance.connect();
+  await connection.run(
+    `insert into events by name select 1 as project_id, n as position, uuid() as uuid,
+      'event ' || n % 20 as event, 'user-' || n % 5000 as distinct_id,
+      'aaaaaaaa-0000-5000-8000-000000000000'::uuid as person_id,
+      make_timestamp(1700000000000000 + n * 1000) as timestamp,
+      make_timestamp(1700000000000000 + n * 1000) as received_at,
+      '{"number":' || n || '}' as properties, 20 as properties_length,
+      'session-' || n % 9000 as session_id
+      from range(1, ${count + 1}) r(n)`,
+  );
+  await connection.run(`update consumer set position = ${count}`);
+  connection.closeSync();
+  instance.closeSync();
+  rmSync(`${path}.index`, { recursive: true, force: true });
+  makeIndex(`${path}.index`, count);
+}
+
+const index = { first: await measureIndex(join(folder, "first"), 0) };
+makeIndex(join(folder, "many"), MANY);
+index.many = await measureIndex(join(folder, "many"), MANY);
+const store = { first: await measureStore(join(folder, "first.duckdb"), 0) };
+const blockingMs = await measureBlocking(join(folder, "blocking.duckdb"));
+await fillStore(join(folder, "many.duckdb"), MANY);
+store.many = await measureStore(join(folder, "many.duckdb"), MANY);
+
+const rows = [
+  ["index: claim and keep", index.first.claiming, index.many.claiming],
+  ["index: ask about a new event", index.first.asking, index.many.asking],
+  ["event store: insert", store.first, store.many],
+];
+console.error(`CPU µs for each event             first      from ${MANY / 1e6} million on   ratio`);
+for (const [name, first, many] of rows) {
+  console.error(
+    `${name.padEnd(30)} ${first.toFixed(2).padStart(8)} ${many.toFixed(2).padStart(12)} ${(many / first).toFixed(2).padStart(16)}`,
+  );
+}
+console.error(
+  `a batch of 100,000 events holds up other work for ${blockingMs.toFixed(0)} ms at most`,
+);
+console.log(JSON.stringify({ events: MANY, index, store, blockingMs }, null, 2));
