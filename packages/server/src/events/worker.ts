@@ -88,7 +88,7 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
   let personsPosition = await persons.position();
   let storePosition = await events.position();
   // What was passed before this start may leave the log, also when no event comes any more.
-  await log.release(Math.min(storePosition, personsPosition));
+  await release();
   const waiting = createWaitingRuns();
   const wakes = new Set<() => void>();
   let releaseTimer: NodeJS.Timeout | undefined;
