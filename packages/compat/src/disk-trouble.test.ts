@@ -143,15 +143,15 @@ async function expectAll(server: ServerUnderTest, acknowledged: readonly string[
 
 /** Makes files of a server's folder such that nobody can write them, or undoes it. */
 function markFiles(server: ServerUnderTest, change: "+i" | "-i", which: RegExp): void {
-  const all = readdirSync(server.dataFolder, { recursive: true, withFileTypes: true });
-  // What SQLite shares with other processes by mapping it into memory is no file to it.
-  const files = all.filter(({ name }) => which.test(name) && !name.endsWith("-shm"));
-  const paths = files.map((file) => join(file.parentPath, file.name));
-  if (change === "+i" && !files.some((file) => file.isFile())) throw new Error("no such files");
-  // The folder's own mark keeps files from being made.
-  for (const path of which.test(".") ? [server.dataFolder, ...paths] : paths) {
-    run("chattr", change, path);
-  }
+  const folder = server.dataFolder;
+  const names = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter(
+    // What SQLite shares with other processes by mapping it into memory is no file to it.
+    (name) => which.test(name) && !name.endsWith("-shm"),
+  );
+  if (change === "+i" && names.length === 0) throw new Error("there are no such files");
+  // A folder's own mark keeps files from being made.
+  const paths = names.map((name) => join(folder, name));
+  for (const path of which.test(".") ? [folder, ...paths] : paths) run("chattr", change, path);
 }
 
 /** Events are refused while the trouble lasts, and taken again after it, without a restart. */
@@ -264,8 +264,7 @@ describe("a disk that takes no more", { timeout: 240_000 }, () => {
 
 describe("an event store that cannot be written", { timeout: 240_000 }, () => {
   const files = [
-    ["its tables", /^events\.duckdb(?!\.uuids)/],
-    ["its index of uuids", /^events\.duckdb\.uuids/],
+    ["its tables", /^events\.duckdb(?:\.wal)?$/],
     ["all of it", /^events\.duckdb/],
   ] as const;
   test.skipIf(!canFreeze).each(files)(
