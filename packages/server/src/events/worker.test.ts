@@ -1,4 +1,4 @@
-import { readdirSync, rmSync } from "node:fs";
+import { copyFileSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import type { CapturedEvent } from "@hedgerow/core/events/event";
 import Database from "libsql";
@@ -73,6 +73,84 @@ describe("the worker", () => {
     release();
     await run.settle();
     expect((await namesIn(run.events, projectId)).length).toBe(2);
+  });
+
+  it("[PI-66] lets the log forget only what the person store has secured", async () => {
+    let secured = 0;
+    const released: number[] = [];
+    const run = await pipeline.start(
+      {
+        persons: (real) => ({
+          position: real.position,
+          applyEvents: real.applyEvents,
+          groupTypes: real.groupTypes,
+          secure: async () => Math.min(secured, await real.secure()),
+        }),
+        log: (real) => ({
+          read: real.read,
+          end: real.end,
+          release: async (upTo) => {
+            released.push(upTo);
+            await real.release(upTo);
+          },
+        }),
+      },
+      { releaseEveryMs: 1 },
+    );
+    const projectId = await run.newProject();
+    const releasedUpTo = async (position: number) => {
+      const before = released.length;
+      await expect.poll(() => released.slice(before)).toContain(position);
+    };
+    const [first = 0] = await run.append([sampleEvent({ projectId })]);
+    secured = first - 1;
+    await run.settle();
+    await releasedUpTo(first - 1);
+    secured = first + 1;
+    await run.append([sampleEvent({ projectId }), sampleEvent({ projectId })]);
+    await run.settle();
+    await releasedUpTo(first + 1);
+    expect(Math.max(...released)).toBe(first + 1);
+  });
+
+  it("[PI-66] applies again what the person store lost with the machine", async () => {
+    const file = join(pipeline.folder, "metadata.sqlite");
+    let run = await pipeline.start();
+    const projectId = await run.newProject();
+    const event = (distinctId: string, second: number, properties = {}, name = "seen") =>
+      sampleEvent({ projectId, event: name, distinctId, timestamp: at(second), properties });
+    await run.append([event("anon", 1, { $set: { first: 1 } }), event("ann", 2)]);
+    await run.settle();
+    await pipeline.closeStores();
+    copyFileSync(file, `${file}.earlier`);
+    run = await pipeline.start();
+    await run.append([event("ann", 3, { $anon_distinct_id: "anon" }, "$identify")]);
+    await run.append([event("new", 4, { $set: { a: 1 } }), event("ann", 5, { $set: { last: 2 } })]);
+    await run.settle();
+    const persons = () =>
+      Promise.all(
+        ["ann", "new"].map(async (id) => {
+          const person = await run.persons.personByDistinctId(projectId, id);
+          return { ...person, id: 0 };
+        }),
+      );
+    const expected = await persons();
+    expect(expected).toMatchObject([
+      { distinctIds: ["ann", "anon"], properties: { first: 1, last: 2 } },
+      { properties: { a: 1 } },
+    ]);
+    await pipeline.closeStores();
+    copyFileSync(`${file}.earlier`, file);
+    run = await pipeline.start();
+    await run.pendingPersons.settled(projectId, { distinctIds: ["ann", "new"] });
+    expect(await persons()).toEqual(expected);
+    expect((await namesIn(run.events, projectId)).toSorted()).toEqual([
+      "$identify",
+      "seen",
+      "seen",
+      "seen",
+      "seen",
+    ]);
   });
 
   it("[PI-42] stores everything once when the event store was down for a while, in order", async () => {

@@ -236,7 +236,6 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
       changed();
       await atMost(timing.drainMs, stages);
       clearTimeout(releaseTimer);
-      await atMost(timing.drainMs, release());
     },
   };
 }

@@ -62,6 +62,12 @@ export interface PersonStore {
   position(): Promise<number>;
 
   /**
+   * Makes sure that what is applied by now stays applied even if the machine dies, and tells up to
+   * which position. Until then the log must keep the events: some may have to be applied again.
+   */
+  secure(): Promise<number>;
+
+  /**
    * Stores the anonymous id as hash key for every given flag that has none yet, for the persons of
    * both ids (flag-evaluation 16.3). Never changes an existing row.
    */

@@ -29,7 +29,7 @@ export interface PersonStoreOptions {
  * must be one store only.
  */
 export function createPersonStore(
-  { reads, writes, capabilities }: SqlDatabase,
+  { reads, writes, capabilities, replayable, flush }: SqlDatabase,
   options: PersonStoreOptions,
 ): PersonStore & Pick<FactsReader, "forget"> {
   const facts = capabilities.isExclusive ? createRememberingFacts(reads) : createPlainFacts(reads);
@@ -59,11 +59,10 @@ export function createPersonStore(
         if (update.link === null || continuityFlagKeys.has(projectId)) continue;
         continuityFlagKeys.set(projectId, await options.continuityFlagKeys(projectId));
       }
-      const { outcomes, changes } = await writes
-        .transaction()
-        .execute((transaction) =>
-          applyToPersons(transaction, updated, { continuityFlagKeys, held }),
-        );
+      // The log has the events: what is lost of this with the machine is applied again.
+      const { outcomes, changes } = await replayable((transaction) =>
+        applyToPersons(transaction, updated, { continuityFlagKeys, held }),
+      );
       for (const change of changes) facts.forget(change);
       for (const { projectId, hasNewGroupTypes } of changes) {
         if (hasNewGroupTypes) options.onGroupTypeAdded(projectId);
@@ -72,6 +71,12 @@ export function createPersonStore(
     },
 
     position: () => personsPosition(reads),
+
+    async secure() {
+      const position = await personsPosition(reads);
+      await flush();
+      return position;
+    },
 
     async storeHashKeyOverrides(projectId, { distinctId, anonDistinctId }, flagKeys) {
       if (flagKeys.length === 0) return;

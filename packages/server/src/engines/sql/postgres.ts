@@ -29,6 +29,9 @@ export async function openPostgres(url: string, schema = "public"): Promise<SqlD
         error instanceof Error && "code" in error && error.code === "23505",
       isExclusive: false,
     },
+    // Others share the database: every commit is waited for.
+    replayable: (work) => kysely.transaction().execute(work),
+    flush: async () => {},
     close: () => kysely.destroy(),
   };
   await migrate(database, schema);

@@ -1,4 +1,4 @@
-import type { ColumnDefinitionBuilder, Kysely } from "kysely";
+import type { ColumnDefinitionBuilder, Kysely, Transaction } from "kysely";
 import type { Schema } from "./schema.ts";
 
 /**
@@ -11,6 +11,14 @@ export interface SqlDatabase {
   /** Reads that must not queue behind a running write transaction; they see every finished commit. */
   readonly reads: Kysely<Schema>;
   readonly capabilities: SqlCapabilities;
+  /**
+   * A transaction for work that can be done again from a durable source. It need not wait for the
+   * disk: while the process dying loses nothing, the machine dying may lose it, together with
+   * whatever was committed in this way after it, unless `flush` or any other commit came later.
+   */
+  replayable<Result>(work: (transaction: Transaction<Schema>) => Promise<Result>): Promise<Result>;
+  /** Resolves once everything committed before the call survives whatever happens to the machine. */
+  flush(): Promise<void>;
   close(): Promise<void>;
 }
 

@@ -4,24 +4,37 @@ import { migrate } from "./migrate.ts";
 import { nameOutages } from "./name-outages.ts";
 import type { Schema } from "./schema.ts";
 import type { SqlDatabase } from "./sql-database.ts";
+import { createSqliteFlusher } from "./sqlite-flusher.ts";
 
 /**
- * Opens (and brings up to date) the embedded metadata database. Commits are durable: WAL with
- * `synchronous=FULL`. Two connections, so that a read never waits for a write transaction.
+ * Pages of the write-ahead log at which a commit copies them into the file itself, as SQLite does by
+ * default at a thousand: 64 MiB. It only comes to that where nobody flushes.
+ */
+const MAX_LOG_PAGES = 16_384;
+
+/**
+ * Opens (and brings up to date) the embedded metadata database. Commits are durable, those of
+ * `replayable` with the next `flush`: WAL with `synchronous=FULL` (ADR 0013). Two connections, so
+ * that a read never waits for a write transaction.
  */
 export async function openSqlite(path: string): Promise<SqlDatabase> {
-  const open = () => {
+  const connect = () => {
     const connection = new Database(path);
     // First: the others may find the file locked, by a command that works on it too.
     connection.exec("pragma busy_timeout = 5000");
     connection.exec("pragma journal_mode = wal");
     connection.exec("pragma synchronous = full");
     connection.exec("pragma foreign_keys = on");
-    return new Kysely<Schema>({
+    connection.exec(`pragma wal_autocheckpoint = ${MAX_LOG_PAGES}`);
+    return connection;
+  };
+  const open = (connection: SqliteDatabase) =>
+    new Kysely<Schema>({
       dialect: nameOutages(new SqliteDialect({ database: keepStatements(connection) })),
     });
-  };
-  const writes = open();
+  const writer = connect();
+  const writes = open(writer);
+  const flusher = createSqliteFlusher(path);
   const database: SqlDatabase = {
     writes,
     reads: writes,
@@ -31,14 +44,26 @@ export async function openSqlite(path: string): Promise<SqlDatabase> {
         error instanceof Error && /UNIQUE constraint failed/.test(error.message),
       isExclusive: true,
     },
+    replayable: (work) =>
+      writes.connection().execute(async (held) => {
+        // Not as a statement: this pragma works while it is prepared, and those are kept.
+        writer.exec("pragma synchronous = normal");
+        try {
+          return await held.transaction().execute(work);
+        } finally {
+          writer.exec("pragma synchronous = full");
+        }
+      }),
+    flush: () => flusher.flush(),
     close: () => writes.destroy(),
   };
   await migrate(database);
-  const reads = open();
+  const reads = open(connect());
   return {
     ...database,
     reads,
     close: async () => {
+      await flusher.close();
       await reads.destroy();
       await writes.destroy();
     },
