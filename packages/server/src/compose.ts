@@ -25,6 +25,7 @@ import { createEventDefinitionStore } from "./engines/sql/event-definition-store
 import { createFlagStore } from "./engines/sql/flag-store.ts";
 import { createIngestionWarningStore } from "./engines/sql/ingestion-warning-store.ts";
 import { openMetadata } from "./engines/sql/open-metadata.ts";
+import { createPersonRecords } from "./engines/sql/person-records.ts";
 import { createPersonStore } from "./engines/sql/person-store.ts";
 import { createPropertyDefinitionStore } from "./engines/sql/property-definition-store.ts";
 import { createRefusalStore } from "./engines/sql/refusal-store.ts";
@@ -79,6 +80,9 @@ import { healthRoutes } from "./health/health.routes.ts";
 import { type App, createApp } from "./http/app.ts";
 import { managementApi } from "./http/management-api.ts";
 import { publicApi } from "./http/public-api.ts";
+import { followChanges } from "./persons/follow-changes.ts";
+import { personRoutes } from "./persons/persons.routes.ts";
+import { createPersons } from "./persons/persons.ts";
 import { earlyAccessFeaturesOf } from "./sdk/early-access.ts";
 import { sdkRoutes } from "./sdk/sdk.routes.ts";
 import { openSdkScripts } from "./sdk/sdk-scripts.ts";
@@ -247,6 +251,11 @@ async function compose(
   });
   showLogBytes(metrics, log.bytes);
 
+  const personRecords = createPersonRecords(database, persons);
+  const personFollower = followChanges({ records: personRecords, events, reportFault });
+  opened.push(() => personFollower.close());
+  const caughtUp = async () => pendingPersons.caughtUp(await log.end());
+
   const recentEvents = createRecentEvents();
   const captureDeps = {
     projects,
@@ -340,7 +349,22 @@ async function compose(
       activityLog,
       accounts,
     });
-    eventRoutes(management, { events, log, persons, clock: now, backtracking });
+    personRoutes(management, {
+      persons: createPersons({
+        records: personRecords,
+        caughtUp,
+        log,
+        events,
+        follower: personFollower,
+        cohortsOf: async (projectId) => (await compiledFlags.get(projectId)).flagSet.cohorts,
+        backtracking,
+        clock: now,
+      }),
+      cohortStore,
+      activityLog,
+      accounts,
+    });
+    eventRoutes(management, { events, log, persons: personRecords, clock: now, backtracking });
     eventDefinitionRoutes(management, {
       definitions: createEventDefinitions({
         store: createEventDefinitionStore(database, { newUuid }),

@@ -41,7 +41,7 @@ export function activityRoutes(app: App, deps: ActivityRoutesDeps): void {
     async (request) => {
       const { query } = request;
       const scope = queryText(query, "scope");
-      return await answerPage(request, deps, {
+      return await answerActivityPage(request, deps, {
         scope: ACTIVITY_SCOPES.find((known) => known === scope) ?? null,
         itemId: queryText(query, "item_id") || null,
         authorId: readId(queryText(query, "user")) ?? null,
@@ -74,7 +74,8 @@ export function itemActivityRoutes(
       ...access("activity_log:read"),
       schema: { ...schema, summary: "List what was changed in all of them, newest first" },
     },
-    (request) => answerPage(request, deps, { scope: deps.scope, itemId: null, authorId: null }),
+    (request) =>
+      answerActivityPage(request, deps, { scope: deps.scope, itemId: null, authorId: null }),
   );
   app.get(
     `${deps.path}/:id/activity`,
@@ -85,7 +86,7 @@ export function itemActivityRoutes(
     async (request) => {
       const id = pathIdOf(request);
       await deps.find(projectOf(request).id, id);
-      return await answerPage(request, deps, {
+      return await answerActivityPage(request, deps, {
         scope: deps.scope,
         itemId: String(id),
         authorId: null,
@@ -94,7 +95,8 @@ export function itemActivityRoutes(
   );
 }
 
-async function answerPage(
+/** A page of the activity of what is named. */
+export async function answerActivityPage(
   request: FastifyRequest,
   { activityLog, accounts }: ActivityRoutesDeps,
   which: Pick<ActivityQuery, "scope" | "itemId" | "authorId">,

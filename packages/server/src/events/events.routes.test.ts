@@ -9,6 +9,7 @@ import { createBacktrackingRegex } from "../engines/backtracking-regex/backtrack
 import { openDuckDbEvents } from "../engines/duckdb-events/duckdb-events.ts";
 import { openEmbeddedLog } from "../engines/embedded-log/embedded-log.ts";
 import { createAccountStore } from "../engines/sql/account-store.ts";
+import { createPersonRecords } from "../engines/sql/person-records.ts";
 import { createPersonStore } from "../engines/sql/person-store.ts";
 import { projectsAndUsers } from "../engines/sql/projects-and-users.setup.ts";
 import { openTemporarySqlite } from "../engines/sql/sql-engines.contract.ts";
@@ -45,7 +46,7 @@ async function openEventsApi() {
       eventRoutes(management, {
         events,
         log,
-        persons,
+        persons: createPersonRecords(database, persons),
         clock: () => new Date("2026-03-01T10:00:00Z"),
         backtracking: createBacktrackingRegex(),
       }),

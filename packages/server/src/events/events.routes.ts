@@ -2,7 +2,7 @@ import type { BacktrackingPatterns } from "@hedgerow/core/flags/pattern";
 import type { App } from "../http/app.ts";
 import { access, projectOf } from "../http/management-api.ts";
 import { OpenListOf, openListAnswer, pageOf } from "../http/pagination.ts";
-import type { PersonStore } from "../persons/person-store.ts";
+import type { PersonRecords } from "../persons/person-records.ts";
 import type { EventLog } from "./event-log.ts";
 import type { EventStore } from "./event-store.ts";
 import {
@@ -27,7 +27,7 @@ export function eventRoutes(
   }: {
     events: Pick<EventStore, "events" | "count" | "reached">;
     log: Pick<EventLog, "end">;
-    persons: Pick<PersonStore, "personByDistinctId">;
+    persons: Pick<PersonRecords, "byUuids">;
     clock: () => Date;
     backtracking: BacktrackingPatterns;
   },

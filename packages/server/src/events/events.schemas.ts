@@ -1,19 +1,22 @@
 import { readEpochMs, readMoment } from "@hedgerow/core/events/event-time";
-import type { Operator } from "@hedgerow/core/flags/match-property";
-import { validateComparison } from "@hedgerow/core/flags/validate-comparison";
-import { isJsonObject, type Json, ownValue } from "@hedgerow/core/json";
+import { type Json, ownValue } from "@hedgerow/core/json";
 import { type Static, Type } from "typebox";
 import { Refusal } from "../http/errors.ts";
 import { type Page, PageQuery } from "../http/pagination.ts";
-import { parseStrictJson } from "../http/parse-json.ts";
 import { presentFields } from "../http/present-fields.ts";
 import { queryText } from "../http/query-text.ts";
 import { notAnInstant, wireInstant } from "../http/wire-instant.ts";
 import { AnyObject } from "../http/wire-schemas.ts";
 import { isUuid } from "../http/wire-uuid.ts";
-import type { Person } from "../persons/person-store.ts";
+import type { ListedPerson } from "../persons/person-records.ts";
 import type { EventQuery } from "./event-store.ts";
 import type { EventOfPerson } from "./events.ts";
+import {
+  badFilter,
+  propertyFilterOf,
+  readJsonParameter,
+  sentFiltersOf,
+} from "./property-filters.schemas.ts";
 import { compilePropertySearch, type PropertyFilter, type SearchTools } from "./property-search.ts";
 
 const EventPerson = Type.Object({
@@ -60,7 +63,7 @@ export function wireEvent({ event, person }: EventOfPerson): Static<typeof Event
   };
 }
 
-function wirePerson(person: Person, distinctId: string): Static<typeof EventPerson> {
+function wirePerson(person: ListedPerson, distinctId: string): Static<typeof EventPerson> {
   const others = person.distinctIds.filter((id) => id !== distinctId);
   return {
     id: person.id,
@@ -106,7 +109,7 @@ export function eventQueryOf(
   /** An empty parameter is none. */
   const text = (name: string) => queryText(parameters, name) || undefined;
   const personId = uuidOf(text("person_id"), "person_id");
-  const filters = propertyFiltersOf(text("properties"), tools.timeZone);
+  const filters = eventFiltersOf(text("properties"), tools.timeZone);
   return presentFields({
     projectId,
     event: text("event"),
@@ -146,7 +149,7 @@ export function instantOf(text: string | undefined, attr: string): Date | undefi
 
 function orderOf(text: string | undefined, attr: string): EventQuery["order"] | undefined {
   if (text === undefined) return undefined;
-  const value = text.trimStart().startsWith("[") ? readJson(text, attr) : text;
+  const value = text.trimStart().startsWith("[") ? readJsonParameter(text, attr) : text;
   const written = Array.isArray(value) && value.length === 1 ? (value[0] as Json) : value;
   if (Array.isArray(value) && value.length === 0) return undefined;
   switch (typeof written === "string" ? written.trim().toLowerCase() : "") {
@@ -163,43 +166,14 @@ function orderOf(text: string | undefined, attr: string): EventQuery["order"] | 
   }
 }
 
-const MAX_FILTERS = 100;
+/** `feature` is how PostHog's interface calls the `$feature/…` properties of events. */
+const EVENT_TYPES: readonly unknown[] = [undefined, null, "event", "feature"];
 
-function propertyFiltersOf(text: string | undefined, timeZone: string): readonly PropertyFilter[] {
-  if (text === undefined) return [];
-  const list = readJson(text, "properties");
-  if (!Array.isArray(list)) throw badProperties("Expected a list of property filters.");
-  if (list.length > MAX_FILTERS) throw badProperties(`More than ${MAX_FILTERS} property filters.`);
-  return (list as readonly Json[]).map((filter, index) =>
-    propertyFilterOf(filter, timeZone, `Filter ${index}: `),
-  );
-}
-
-function propertyFilterOf(filter: Json, timeZone: string, where: string): PropertyFilter {
-  if (!isJsonObject(filter)) throw badProperties(`${where}expected an object.`);
-  const key = ownValue(filter, "key");
-  if (typeof key !== "string" || key === "") throw badProperties(`${where}a key is required.`);
-  // `feature` is how PostHog's interface calls the `$feature/…` properties of events.
-  const type = ownValue(filter, "type") ?? "event";
-  if (type !== "event" && type !== "feature") {
-    throw badProperties(`${where}only properties of events can be filtered by.`);
-  }
-  const operator = ownValue(filter, "operator") ?? "exact";
-  const value = ownValue(filter, "value");
-  const problem = validateComparison(operator, value, timeZone);
-  if (problem) throw badProperties(`${where}${problem.detail}`);
-  return { key, operator: operator as Operator, value };
-}
-
-function readJson(text: string, attr: string): Json {
-  try {
-    return parseStrictJson(text);
-  } catch (error) {
-    const reason = error instanceof Error ? error.message : "unreadable";
-    throw new Refusal("invalid_input", `Not valid JSON: ${reason}`, { attr });
-  }
-}
-
-function badProperties(detail: string): Refusal {
-  return new Refusal("invalid_input", detail, { attr: "properties" });
+function eventFiltersOf(text: string | undefined, timeZone: string): readonly PropertyFilter[] {
+  return sentFiltersOf(text).map((sent) => {
+    if (!EVENT_TYPES.includes(ownValue(sent.filter, "type"))) {
+      throw badFilter(`${sent.where}only properties of events can be filtered by.`);
+    }
+    return propertyFilterOf(sent, timeZone);
+  });
 }

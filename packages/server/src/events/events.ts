@@ -1,5 +1,5 @@
 import { Refusal } from "../http/errors.ts";
-import type { Person, PersonStore } from "../persons/person-store.ts";
+import type { ListedPerson, PersonRecords } from "../persons/person-records.ts";
 import type { EventLog } from "./event-log.ts";
 import {
   type EventPage,
@@ -12,7 +12,7 @@ import {
 /** An event together with whom it belongs to now; `null` for ids without a stored person. */
 export interface EventOfPerson {
   readonly event: StoredEvent;
-  readonly person: Person | null;
+  readonly person: ListedPerson | null;
 }
 
 export interface FoundEvents {
@@ -41,7 +41,7 @@ export function createEvents({
 }: {
   events: Pick<EventStore, "events" | "count" | "reached">;
   log: Pick<EventLog, "end">;
-  persons: Pick<PersonStore, "personByDistinctId">;
+  persons: Pick<PersonRecords, "byUuids">;
 }): Events {
   async function pageOf(query: EventQuery): Promise<EventPage> {
     try {
@@ -65,14 +65,11 @@ export function createEvents({
   async function find(query: EventQuery): Promise<FoundEvents> {
     await events.reached(await log.end(), MAX_WAIT_MS);
     const page = await pageOf(query);
-    const personOf = new Map<string, Person | undefined>();
-    for (const { distinctId } of page.events) {
-      if (personOf.has(distinctId)) continue;
-      personOf.set(distinctId, await persons.personByDistinctId(query.projectId, distinctId));
-    }
+    const uuids = new Set(page.events.map(({ personId }) => personId));
+    const personOf = await persons.byUuids(query.projectId, [...uuids]);
     const found = page.events.map((event) => ({
       event,
-      person: personOf.get(event.distinctId) ?? null,
+      person: personOf.get(event.personId) ?? null,
     }));
     return { found, hasMore: page.hasMore, count: await count(query, page) };
   }

@@ -27,6 +27,8 @@ export interface PendingPersons {
    * who send wait for each other, and flag requests for nobody long.
    */
   keptUp(position: number): Promise<void> | undefined;
+  /** Resolves once everything up to a position is applied, or after a while; `undefined` for now. */
+  caughtUp(position: number): Promise<void> | undefined;
   /** Everything up to a position is applied now. */
   applied(upTo: number): void;
   /**
@@ -193,6 +195,8 @@ export function createPendingPersons(options: PendingPersonsOptions): PendingPer
     },
 
     keptUp: (position) => reached(position - maxLag, maxKeepUpMs),
+
+    caughtUp: (position) => reached(position),
 
     catchUpTo(position) {
       unknownUpTo = Math.max(unknownUpTo, position);

@@ -46,9 +46,12 @@ export function createApp(options: { logger: FastifyBaseLogger }): App {
     },
     frameworkErrors: refuseUnroutable,
     forceCloseConnections: "idle",
-    // `/api/environments/…` is another name for `/api/projects/…` (decision 1).
+    // `/api/environments/…` is another name for `/api/projects/…` (decision 1), and `/api/person`
+    // the older one for the persons of the current project (posthog-api 3.4).
     rewriteUrl: (request) =>
-      (request.url ?? "/").replace(/^\/api\/environments(?=\/|\?|$)/, "/api/projects"),
+      (request.url ?? "/")
+        .replace(/^\/api\/environments(?=\/|\?|$)/, "/api/projects")
+        .replace(/^\/api\/person(?=\/|\?|$)/, "/api/projects/@current/persons"),
   }).withTypeProvider<TypeBoxTypeProvider>();
   app.setValidatorCompiler(validatorCompiler);
   app.setSerializerCompiler(serializerCompiler);

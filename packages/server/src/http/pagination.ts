@@ -86,13 +86,60 @@ export function openListAnswer<Item>(
   };
 }
 
-function link(request: FastifyRequest, limit: number, offset: number): string {
+/**
+ * {@link openListAnswer} for lists that go on from a place: whatever is deleted meanwhile, nothing is
+ * left out or doubled by who follows the links. `next` carries the place as `cursor`, and `offset`
+ * for counting only.
+ * @param cursor where the next page starts; `null` at the end
+ */
+export function cursorListAnswer<Item>(
+  request: FastifyRequest,
+  { limit, offset }: Page,
+  { count, cursor, results }: { count: number | null; cursor: string | null; results: Item[] },
+) {
+  return {
+    count,
+    next: cursor === null ? null : link(request, limit, offset + results.length, cursor),
+    previous: offset > 0 ? link(request, limit, offset - limit) : null,
+    results,
+  };
+}
+
+/** A place in a list as a `cursor`. */
+export function writeCursor(place: readonly [createdAtMs: number, key: number | string]): string {
+  return Buffer.from(JSON.stringify(place)).toString("base64url");
+}
+
+/** The place that a request's `cursor` names; `undefined` for none, refused where it cannot be read. */
+export function cursorOf(
+  request: FastifyRequest,
+): readonly [createdAtMs: number, key: number | string] | undefined {
+  const text = queryText(request.query, "cursor");
+  if (!text) return undefined;
+  try {
+    const place: unknown = JSON.parse(Buffer.from(text, "base64url").toString());
+    const [createdAtMs, key] = place as [unknown, unknown];
+    if (
+      Number.isSafeInteger(createdAtMs) &&
+      (typeof key === "string" || Number.isSafeInteger(key))
+    ) {
+      return [createdAtMs as number, key as number | string];
+    }
+  } catch {
+    // Refused below.
+  }
+  throw new Refusal("invalid_input", "Invalid cursor", { attr: "cursor" });
+}
+
+function link(request: FastifyRequest, limit: number, offset: number, cursor?: string): string {
   const text = `${request.protocol}://${request.host}${request.originalUrl}`;
   if (!URL.canParse(text)) throw new Refusal("invalid_input", "Invalid Host header.");
   const url = new URL(text);
   url.searchParams.set("limit", String(limit));
   if (offset > 0) url.searchParams.set("offset", String(offset));
   else url.searchParams.delete("offset");
+  if (cursor === undefined) url.searchParams.delete("cursor");
+  else url.searchParams.set("cursor", cursor);
   url.searchParams.sort();
   return url.href;
 }
