@@ -59,6 +59,8 @@ import { createIngestionWarnings } from "./events/ingestion-warnings.ts";
 import { liveEventRoutes } from "./events/live-events.routes.ts";
 import { createLiveEvents } from "./events/live-events.ts";
 import { createPendingPersons } from "./events/pending-persons.ts";
+import { propertyValuesRoutes } from "./events/property-values.routes.ts";
+import { createPropertyValues } from "./events/property-values.ts";
 import { receiptRoutes } from "./events/receipts.routes.ts";
 import { createRecentEvents } from "./events/recent-events.ts";
 import { createRefusals } from "./events/refusals.ts";
@@ -385,6 +387,7 @@ async function compose(
       }),
       accounts,
     });
+    propertyValuesRoutes(management, createPropertyValues({ events, log, clock: now }));
     deadLetterRoutes(management, createDeadLetters({ events, log, pendingPersons }));
     receiptRoutes(management, { events, log, recent: recentEvents, refusals });
     ingestionWarningRoutes(management, { store: warningStore, warnings });
