@@ -5,7 +5,7 @@ import { Type } from "typebox";
 import { Check } from "typebox/value";
 import type { Acquaintance, EventIdentity } from "../../../events/event-store.ts";
 import { type IndexFiles, indexFiles } from "./index-files.ts";
-import { KEY_WORDS, type KeyHolder, secondsAt } from "./key-records.ts";
+import { KEY_WORDS, type KeyHolder } from "./key-records.ts";
 import { DamagedRun, type RunInfo } from "./key-run.ts";
 import { type KeyStore, type KeyStoreOptions, openKeyStore } from "./key-store.ts";
 import { createKeyTable } from "./key-table.ts";
@@ -215,9 +215,12 @@ export async function openEventIndex(options: EventIndexOptions): Promise<EventI
     await saveManifest();
   }
 
-  function holderOf({ position, isChanged, receivedAt, ...event }: IndexedEvent): KeyHolder {
-    const receivedSeconds = Math.max(0, Math.floor(receivedAt.getTime() / 1000));
-    return { position, fingerprint: isChanged ? 0 : fingerprintOf(event), receivedSeconds };
+  function holderOf(event: IndexedEvent): KeyHolder {
+    return {
+      position: event.position,
+      fingerprint: event.isChanged ? 0 : fingerprintOf(event),
+      receivedSeconds: Math.max(0, Math.floor(event.receivedAt.getTime() / 1000)),
+    };
   }
 
   function clearClaims(): void {
@@ -252,7 +255,7 @@ export async function openEventIndex(options: EventIndexOptions): Promise<EventI
       const known = claimedUuids.find(uuidKey) ?? uuids.find(uuidKey);
       if (known) return { kind: comparedWith(known, holder.fingerprint) };
       if (event.insertId !== null) {
-        keys.ofInsertId(insertIdKey, { ...event, insertId: event.insertId });
+        keys.ofInsertId(insertIdKey, event, event.insertId);
         const first = claimedInsertIds.find(insertIdKey) ?? insertIds.find(insertIdKey);
         if (first && holder.receivedSeconds - first.receivedSeconds <= INSERT_ID_SECONDS) {
           return { kind: "duplicate-of", position: first.position };
@@ -268,15 +271,13 @@ export async function openEventIndex(options: EventIndexOptions): Promise<EventI
       keys.ofUuid(uuidKey, event.projectId, event.uuid);
       claimedUuids.put(uuidKey, holder);
       if (event.insertId === null) return;
-      keys.ofInsertId(insertIdKey, { ...event, insertId: event.insertId });
+      keys.ofInsertId(insertIdKey, event, event.insertId);
       claimedInsertIds.put(insertIdKey, holder);
     },
 
     keep(upTo) {
       end = Math.max(end, upTo);
-      claimedUuids.forEach((records, index) => {
-        newestSecond = Math.max(newestSecond, secondsAt(records, index));
-      });
+      newestSecond = Math.max(newestSecond, claimedUuids.lastSecond);
       uuids.fresh.putAll(claimedUuids);
       insertIds.fresh.putAll(claimedInsertIds);
       clearClaims();

@@ -95,8 +95,8 @@ export function openKeyStore(options: KeyStoreOptions): KeyStore {
     },
     async writeRun(file) {
       if (apart.size === 0) return;
-      const { records, lastSecond } = sortedRecords(apart);
-      const count = apart.size;
+      const records = sortedRecords(apart.records);
+      const { size: count, lastSecond } = apart;
       const builder = createSummaryBuilder(count);
       for (let index = 0; index < count; index++) builder.add(records, index);
       const summary = builder.finish();

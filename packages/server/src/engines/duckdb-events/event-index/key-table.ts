@@ -13,107 +13,133 @@ import {
 /** Records in memory, found by key. Takes no more than it was made for. */
 export interface KeyTable {
   readonly size: number;
+  /** When the latest of its events was received; 0 while it is empty. */
+  readonly lastSecond: number;
   find(key: Uint32Array): KeyHolder | undefined;
   /** Of two records with one key the one of the greater position stays. */
   put(key: Uint32Array, holder: KeyHolder): void;
   putAll(from: KeyTable): void;
-  forEach(visit: (records: Uint32Array, index: number) => void): void;
+  /** The records in the order in which they came, without copying them. */
+  readonly records: Uint32Array;
   clear(): void;
 }
 
-/** @param capacity most records at a time */
+/** A slot holds the number of a record, from 1, and some bits of its key: most others need no look at it. */
+const NUMBER_BITS = 17;
+const NUMBER_MASK = 2 ** NUMBER_BITS - 1;
+
+/** @param capacity most records at a time; less than 131,072 */
 export function createKeyTable(capacity: number): KeyTable {
-  const slotCount = 2 ** Math.ceil(Math.log2(1.5 * capacity));
-  const slots = new Uint32Array(slotCount * RECORD_WORDS);
-  // Which slots are taken, so that emptying and visiting a table costs as much as it holds.
-  const taken = new Uint32Array(capacity);
+  if (capacity > NUMBER_MASK) throw new Error("a table of keys cannot hold so many");
+  const slotCount = 2 ** Math.ceil(Math.log2(2 * capacity));
+  const slots = new Uint32Array(slotCount);
+  const records = new Uint32Array(capacity * RECORD_WORDS);
   let size = 0;
+  let lastSecond = 0;
 
   /** The slot of a key, or the free one where it belongs. */
-  function slotOf(key: Uint32Array, keyAt: number): number {
-    let slot = (key[keyAt] as number) & (slotCount - 1);
-    while (positionAt(slots, slot) !== 0 && !isKeyOf(key, keyAt, slot)) {
+  function slotOf(keys: Uint32Array, at: number): number {
+    const tag = (keys[at + 1] as number) >>> NUMBER_BITS;
+    let slot = (keys[at] as number) & (slotCount - 1);
+    for (;;) {
+      const held = slots[slot] as number;
+      if (held === 0) return slot;
+      if (held >>> NUMBER_BITS === tag && isKeyOf(keys, at, (held & NUMBER_MASK) - 1)) return slot;
       slot = (slot + 1) & (slotCount - 1);
     }
-    return slot;
   }
 
-  function isKeyOf(key: Uint32Array, keyAt: number, slot: number): boolean {
-    const at = slot * RECORD_WORDS;
+  function isKeyOf(keys: Uint32Array, keyAt: number, index: number): boolean {
+    const at = index * RECORD_WORDS;
     for (let word = 0; word < KEY_WORDS; word++) {
-      if (slots[at + word] !== key[keyAt + word]) return false;
+      if (records[at + word] !== keys[keyAt + word]) return false;
     }
     return true;
   }
 
-  /** Whether a record of a position is to be written into a slot. */
-  function takeSlot(slot: number, position: number): boolean {
-    const before = positionAt(slots, slot);
-    if (before > position) return false;
-    if (before === 0) {
-      if (size === capacity) throw new Error("a table of keys is full");
-      taken[size] = slot;
-      size++;
+  /** Where the record of a key is to be written; -1 where a later one is there. */
+  function placeFor(keys: Uint32Array, at: number, position: number): number {
+    const slot = slotOf(keys, at);
+    const held = slots[slot] as number;
+    if (held !== 0) {
+      const index = (held & NUMBER_MASK) - 1;
+      return positionAt(records, index) > position ? -1 : index;
     }
-    return true;
+    if (size === capacity) throw new Error("a table of keys is full");
+    size++;
+    slots[slot] = (((keys[at + 1] as number) >>> NUMBER_BITS) << NUMBER_BITS) | size;
+    return size - 1;
   }
 
-  const table: KeyTable = {
+  return {
     get size() {
       return size;
     },
+    get lastSecond() {
+      return lastSecond;
+    },
+    get records() {
+      return records.subarray(0, size * RECORD_WORDS);
+    },
     find(key) {
-      const slot = slotOf(key, 0);
-      return positionAt(slots, slot) === 0 ? undefined : readHolder(slots, slot);
+      const held = slots[slotOf(key, 0)] as number;
+      return held === 0 ? undefined : readHolder(records, (held & NUMBER_MASK) - 1);
     },
     put(key, holder) {
-      const slot = slotOf(key, 0);
-      if (takeSlot(slot, holder.position)) writeRecord(slots, slot, key, holder);
+      const place = placeFor(key, 0, holder.position);
+      if (place < 0) return;
+      writeRecord(records, place, key, holder);
+      lastSecond = Math.max(lastSecond, holder.receivedSeconds);
     },
     putAll(from) {
-      from.forEach((records, index) => {
-        const slot = slotOf(records, index * RECORD_WORDS);
-        if (takeSlot(slot, positionAt(records, index))) copyRecord(records, index, slots, slot);
-      });
-    },
-    forEach(visit) {
-      for (let index = 0; index < size; index++) visit(slots, taken[index] as number);
+      const others = from.records;
+      for (let index = 0; index < from.size; index++) {
+        const place = placeFor(others, index * RECORD_WORDS, positionAt(others, index));
+        if (place < 0) continue;
+        copyRecord(others, index, records, place);
+        lastSecond = Math.max(lastSecond, secondsAt(others, index));
+      }
     },
     clear() {
-      for (let index = 0; index < size; index++) {
-        const at = (taken[index] as number) * RECORD_WORDS;
-        slots.fill(0, at, at + RECORD_WORDS);
-      }
+      slots.fill(0);
       size = 0;
+      lastSecond = 0;
     },
   };
-  return table;
 }
 
-/** The records of a table by key, and the latest second of them (0 without any). */
-export function sortedRecords(table: KeyTable): { records: Uint32Array; lastSecond: number } {
-  const records = new Uint32Array(table.size * RECORD_WORDS);
-  // By the first word of the key, with the number of the record below it: numbers sort fast.
-  const order = new Float64Array(table.size);
-  const unsorted = new Uint32Array(table.size * RECORD_WORDS);
-  let count = 0;
-  let lastSecond = 0;
-  table.forEach((slots, index) => {
-    copyRecord(slots, index, unsorted, count);
-    order[count] = (slots[index * RECORD_WORDS] as number) * 2 ** 20 + count;
-    lastSecond = Math.max(lastSecond, secondsAt(slots, index));
-    count++;
-  });
-  order.sort();
-  const spare = new Uint32Array(RECORD_WORDS);
+const BUCKET_BITS = 16;
+
+/** Records in the order of their keys. */
+export function sortedRecords(records: Uint32Array): Uint32Array {
+  const count = records.length / RECORD_WORDS;
+  const bucketOf = (index: number) =>
+    (records[index * RECORD_WORDS] as number) >>> (32 - BUCKET_BITS);
+  // Keys are random: by the upper bits of the first word alone they are nearly in order.
+  const places = new Uint32Array(2 ** BUCKET_BITS + 1);
   for (let index = 0; index < count; index++) {
-    copyRecord(unsorted, (order[index] as number) % 2 ** 20, records, index);
-    // Keys that agree in their first word are rare, and put in order one by one.
-    for (let at = index; at > 0 && compareKeys(records, at - 1, records, at) > 0; at--) {
-      copyRecord(records, at, spare, 0);
-      copyRecord(records, at - 1, records, at);
-      copyRecord(spare, 0, records, at - 1);
-    }
+    const next = bucketOf(index) + 1;
+    places[next] = (places[next] as number) + 1;
   }
-  return { records, lastSecond };
+  for (let bucket = 1; bucket < places.length; bucket++) {
+    places[bucket] = (places[bucket] as number) + (places[bucket - 1] as number);
+  }
+  const sorted = new Uint32Array(records.length);
+  for (let index = 0; index < count; index++) {
+    const bucket = bucketOf(index);
+    const place = places[bucket] as number;
+    places[bucket] = place + 1;
+    copyRecord(records, index, sorted, place);
+  }
+  const spare = new Uint32Array(RECORD_WORDS);
+  for (let index = 1; index < count; index++) {
+    if (compareKeys(sorted, index - 1, sorted, index) <= 0) continue;
+    copyRecord(sorted, index, spare, 0);
+    let at = index;
+    for (; at > 0 && compareKeys(sorted, at - 1, spare, 0) > 0; at--) {
+      copyRecord(sorted, at - 1, sorted, at);
+    }
+    copyRecord(spare, 0, sorted, at);
+  }
+  return sorted;
 }

@@ -99,51 +99,60 @@ export async function mergeRuns({ folder, inputs, file, sinceSecond }: Merge): P
 /** The records of a run one after the other. */
 interface Reader {
   readonly records: Uint32Array;
-  /** Of the record whose turn it is; the run has ended where there is none. */
-  readonly index: number;
-  readonly hasEnded: boolean;
-  next(): void;
-  close(): void;
+  /** Of the record whose turn it is. */
+  index: number;
+  /** The first word of its key; infinite after the last. */
+  word: number;
+  readonly next: () => void;
+  readonly close: () => void;
 }
 
 function openReader(path: string, { count, file }: RunInfo): Reader {
   const fd = openSync(path, "r");
   const records = new Uint32Array(Math.min(count, RECORDS_AT_A_TIME) * RECORD_WORDS);
   let start = 0;
-  let index = 0;
   let length = 0;
   function fill(): void {
     start += length;
-    index = 0;
+    reader.index = 0;
     length = Math.min(RECORDS_AT_A_TIME, count - start);
     if (length > 0) {
       readWhole(fd, records.subarray(0, length * RECORD_WORDS), start * RECORD_BYTES, file);
     }
   }
-  fill();
-  return {
+  function look(): void {
+    const { index } = reader;
+    reader.word = length > 0 ? (records[index * RECORD_WORDS] as number) : Number.POSITIVE_INFINITY;
+  }
+  const reader: Reader = {
     records,
-    get index() {
-      return index;
-    },
-    get hasEnded() {
-      return length === 0;
-    },
+    index: 0,
+    word: 0,
     next() {
-      index++;
-      if (index === length) fill();
+      reader.index++;
+      if (reader.index === length) fill();
+      look();
     },
     close: () => closeSync(fd),
   };
+  fill();
+  look();
+  return reader;
 }
 
+/** The reader whose record comes first. */
 function leastOf(readers: readonly Reader[]): Reader | undefined {
   let least: Reader | undefined;
+  let word = Number.POSITIVE_INFINITY;
   for (const reader of readers) {
-    if (reader.hasEnded) continue;
-    if (!least || compareKeys(reader.records, reader.index, least.records, least.index) < 0) {
-      least = reader;
-    }
+    if (reader.word > word || reader.word === Number.POSITIVE_INFINITY) continue;
+    const comesFirst =
+      !least ||
+      reader.word < word ||
+      compareKeys(reader.records, reader.index, least.records, least.index) < 0;
+    if (!comesFirst) continue;
+    least = reader;
+    word = reader.word;
   }
   return least;
 }

@@ -1,4 +1,4 @@
-import { createHash, hash } from "node:crypto";
+import { createHash } from "node:crypto";
 import type { EventIdentity } from "../../../events/event-store.ts";
 import { KEY_WORDS } from "./key-records.ts";
 
@@ -9,15 +9,18 @@ export interface RecordKeys {
    * projects do by accident only.
    */
   ofUuid(key: Uint32Array, projectId: number, uuid: string): void;
-  /** Writes the key of what makes two events with a client's `$insert_id` one. */
-  ofInsertId(key: Uint32Array, event: InsertIdentity): void;
+  /**
+   * Writes the key of what makes two events with a client's `$insert_id` one. Whoever may send events
+   * to a project can make two of its keys the same, as by sending the same ids; across projects
+   * nobody can.
+   */
+  ofInsertId(key: Uint32Array, event: InsertIdentity, insertId: string): void;
 }
 
 export interface InsertIdentity {
   readonly projectId: number;
   readonly event: string;
   readonly distinctId: string;
-  readonly insertId: string;
 }
 
 const ROUNDS = 8;
@@ -35,53 +38,90 @@ export function createRecordKeys(salt: string): RecordKeys {
     const known = projects.get(projectId);
     if (known) return known;
     if (projects.size >= MOST_PROJECTS) projects.clear();
-    const constants = new Uint32Array(KEY_WORDS);
-    writeDigest(constants, `${salt} project ${projectId}`);
+    const digest = createHash("sha256").update(`${salt} project ${projectId}`).digest();
+    const constants = Uint32Array.from({ length: KEY_WORDS }, (_, word) =>
+      digest.readUInt32LE(4 * word),
+    );
     projects.set(projectId, constants);
     return constants;
   }
 
+  /**
+   * Writes four words as a key of a project. A Feistel network: what is done to one word depends on
+   * another one that stays, so that it could be undone, and no two become one.
+   */
+  function mix(key: Uint32Array, projectId: number, words: Words): void {
+    const constants = constantsOf(projectId);
+    let a = (constants[0] as number) ^ words[0];
+    let b = (constants[1] as number) ^ words[1];
+    let c = (constants[2] as number) ^ words[2];
+    let d = (constants[3] as number) ^ words[3];
+    for (let round = 0; round < 2 * ROUNDS; round += 2) {
+      a ^= scramble(b ^ (roundKeys[round] as number));
+      c ^= scramble(d ^ (roundKeys[round + 1] as number));
+      const first = a;
+      a = b;
+      b = c;
+      c = d;
+      d = first;
+    }
+    key[0] = a;
+    key[1] = b;
+    key[2] = c;
+    key[3] = d;
+  }
+
   return {
     ofUuid(key, projectId, uuid) {
-      const constants = constantsOf(projectId);
-      let a = (constants[0] as number) ^ hexWord(uuid, 0, 4, 4);
-      let b = (constants[1] as number) ^ hexWord(uuid, 9, 14, 4);
-      let c = (constants[2] as number) ^ hexWord(uuid, 19, 24, 4);
-      let d = (constants[3] as number) ^ hexWord(uuid, 28, 32, 4);
-      // A Feistel network: what is done to one word depends on another one that stays, so that it
-      // could be undone, and no two uuids become one.
-      for (let round = 0; round < 2 * ROUNDS; round += 2) {
-        a ^= scramble(b ^ (roundKeys[round] as number));
-        c ^= scramble(d ^ (roundKeys[round + 1] as number));
-        const first = a;
-        a = b;
-        b = c;
-        c = d;
-        d = first;
-      }
-      key[0] = a;
-      key[1] = b;
-      key[2] = c;
-      key[3] = d;
+      mix(key, projectId, [
+        hexWord(uuid, 0, 4),
+        hexWord(uuid, 9, 14),
+        hexWord(uuid, 19, 24),
+        hexWord(uuid, 28, 32),
+      ]);
     },
-    ofInsertId(key, { projectId, event, distinctId, insertId }) {
-      const lengths = `${projectId} ${event.length} ${distinctId.length}`;
-      writeDigest(key, `${salt} insert id ${lengths} ${event}${distinctId}${insertId}`);
+    ofInsertId(key, { projectId, event, distinctId }, insertId) {
+      // With their lengths, texts cannot pass into one another.
+      const state: Words = [event.length, distinctId.length, insertId.length, 1];
+      hashText(state, event);
+      hashText(state, distinctId);
+      hashText(state, insertId);
+      mix(key, projectId, state);
     },
   };
 }
 
-function writeDigest(key: Uint32Array, text: string): void {
-  const digest = hash("sha256", text, "buffer");
-  for (let word = 0; word < KEY_WORDS; word++) key[word] = digest.readUInt32LE(4 * word);
+type Words = [number, number, number, number];
+
+/** Adds text to four words, each character to all of them. */
+function hashText(state: Words, text: string): void {
+  let [a, b, c, d] = state;
+  for (let at = 0; at < text.length; at++) {
+    const unit = text.charCodeAt(at);
+    const first = a;
+    a = b ^ Math.imul(a ^ unit, 0x239b961b);
+    b = c ^ Math.imul(b ^ unit, 0xab0e9789);
+    c = d ^ Math.imul(c ^ unit, 0x38b34ae5);
+    d = first ^ Math.imul(d ^ unit, 0xa1e38b93);
+  }
+  state[0] = a;
+  state[1] = b;
+  state[2] = c;
+  state[3] = d;
 }
 
-/** Two runs of hexadecimal digits as one word. */
-function hexWord(text: string, first: number, second: number, digits: number): number {
-  let word = 0;
-  for (let at = first; at < first + digits; at++) word = (word << 4) | hexDigit(text, at);
-  for (let at = second; at < second + digits; at++) word = (word << 4) | hexDigit(text, at);
-  return word;
+/** Two runs of four hexadecimal digits as one word. */
+function hexWord(text: string, first: number, second: number): number {
+  return (hexHalf(text, first) << 16) | hexHalf(text, second);
+}
+
+function hexHalf(text: string, at: number): number {
+  return (
+    (hexDigit(text, at) << 12) |
+    (hexDigit(text, at + 1) << 8) |
+    (hexDigit(text, at + 2) << 4) |
+    hexDigit(text, at + 3)
+  );
 }
 
 function hexDigit(text: string, at: number): number {
