@@ -92,7 +92,8 @@ const Settings = Type.Object({
   receiptDays: Type.Integer({
     flag: "receipt-days",
     env: "HEDGEROW_RECEIPT_DAYS",
-    description: "days for which refusals of events, and ingestion warnings, are kept",
+    description:
+      "days for which refusals and other receipts of events, and ingestion warnings, are kept",
     expects: "a whole number from 1 to 3650",
     minimum: 1,
     maximum: 3650,
@@ -115,6 +116,24 @@ const Settings = Type.Object({
     minimum: 0,
     maximum: 8760,
     default: 24,
+  }),
+  duckdbMemoryMb: Type.Integer({
+    flag: "duckdb-memory-mb",
+    env: "HEDGEROW_DUCKDB_MEMORY_MB",
+    description: "memory in MB that the store of events may use before it spills to disk",
+    expects: "a whole number from 64 to 65536",
+    minimum: 64,
+    maximum: 65_536,
+    default: 128,
+  }),
+  duckdbTempMb: Type.Integer({
+    flag: "duckdb-temp-mb",
+    env: "HEDGEROW_DUCKDB_TEMP_MB",
+    description: "disk space in MB to which the store of events may spill",
+    expects: "a whole number from 64 to 65536",
+    minimum: 64,
+    maximum: 65_536,
+    default: 10_240,
   }),
   logLevel: Type.Enum(["trace", "debug", "info", "warn", "error", "fatal", "silent"], {
     flag: "log-level",
@@ -248,6 +267,8 @@ function decode(name: SettingName, text: string): unknown {
     case "receiptDays":
     case "logRetentionMb":
     case "logRetentionHours":
+    case "duckdbMemoryMb":
+    case "duckdbTempMb":
       return /^\d{1,5}$/.test(text) ? Number(text) : text;
     case "trustedProxies":
       return text
