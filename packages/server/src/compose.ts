@@ -151,7 +151,11 @@ async function compose(
   const flagStore = createFlagStore(database);
   const cohortStore = createCohortStore(database);
   const activityLog = createActivityLog(database);
-  const events = await openDuckDbEvents(paths.events);
+  const events = await openDuckDbEvents(paths.events, {
+    memoryLimitMiB: config.duckdbMemoryMb,
+    maxTemporaryMiB: config.duckdbTempMb,
+    receiptDays: config.receiptDays,
+  });
   opened.push(() => events.close());
   const geoIp = await openGeoIp({ path: config.geoIpDatabase, reportFault });
   const backtracking = createBacktrackingRegex();
