@@ -9,6 +9,8 @@ import { createAuthentication } from "./accounts/authenticate.ts";
 import { bootstrap, type FirstBoot } from "./accounts/bootstrap.ts";
 import { createProjectsByToken } from "./accounts/projects-by-token.ts";
 import { activityRoutes } from "./activity/activity.routes.ts";
+import { startCohortCalculations } from "./cohorts/calculations.ts";
+import { createCohortPersons } from "./cohorts/cohort-persons.ts";
 import { cohortRoutes } from "./cohorts/cohorts.routes.ts";
 import { createCohorts } from "./cohorts/cohorts.ts";
 import type { Config } from "./config.ts";
@@ -24,6 +26,7 @@ import { createCohortStore } from "./engines/sql/cohort-store.ts";
 import { createEventDefinitionStore } from "./engines/sql/event-definition-store.ts";
 import { createFlagStore } from "./engines/sql/flag-store.ts";
 import { createIngestionWarningStore } from "./engines/sql/ingestion-warning-store.ts";
+import { createMembershipStore } from "./engines/sql/membership-store.ts";
 import { openMetadata } from "./engines/sql/open-metadata.ts";
 import { createPersonRecords } from "./engines/sql/person-records.ts";
 import { createPersonStore } from "./engines/sql/person-store.ts";
@@ -126,6 +129,9 @@ export async function composeService(
 
 /** Receipts of refused events that a project keeps. */
 const MAX_REFUSALS = 100_000;
+/** How often cohorts of past behavior are calculated, and how long that waits for captured events. */
+const COHORT_MINUTES = 5;
+const MAX_CATCHING_UP_MS = 5_000;
 
 async function compose(
   config: Config,
@@ -150,6 +156,7 @@ async function compose(
   const accounts = createAccountStore(database);
   const flagStore = createFlagStore(database);
   const cohortStore = createCohortStore(database);
+  const memberships = createMembershipStore(database);
   const activityLog = createActivityLog(database);
   const events = await openDuckDbEvents(paths.events, {
     memoryLimitMiB: config.duckdbMemoryMb,
@@ -275,6 +282,20 @@ async function compose(
     observer: tellCaptures(countCaptures(metrics), journalCaptures({ warnings, refusals })),
   };
 
+  const calculations = startCohortCalculations({
+    store: memberships,
+    performers: events,
+    backtracking,
+    compiledFlags,
+    caughtUp: async () => {
+      await events.reached(await log.end(), MAX_CATCHING_UP_MS);
+    },
+    clock: now,
+    reportFault,
+    everyMinutes: COHORT_MINUTES,
+  });
+  opened.push(() => calculations.close());
+
   const app = createApp({ logger });
   prepareApp?.(app);
   publicApi(app, (open) => {
@@ -351,7 +372,14 @@ async function compose(
       compiledFlags,
     });
     cohortRoutes(management, {
-      cohorts: createCohorts({ cohortStore, changeDefinitions, clock: now }),
+      cohorts: createCohorts({
+      cohortStore,
+      memberships,
+      findPersons: createCohortPersons({ memberships, personRecords, compiledFlags, clock: now }),
+      changeDefinitions,
+      onChanged: calculations.changed,
+      clock: now,
+    }),
       activityLog,
       accounts,
     });

@@ -283,11 +283,7 @@ async function writeDifference(
   let changed = 0;
   const missing = new Set(members);
   for (let from = after; ; ) {
-    const stored = await store.memberIds(
-      cohortId,
-      { after: from, upTo },
-      { limit: WINDOW_PERSONS },
-    );
+    const stored = await store.memberIds(cohortId, { after: from, upTo }, WINDOW_PERSONS);
     for (const id of stored) missing.delete(id);
     const remove = stored.filter((id) => !wanted.has(id));
     if (remove.length > 0) await store.changeMembers(projectId, cohortId, { add: [], remove });
@@ -307,7 +303,7 @@ async function countMembers(cohortId: number, { store, pause }: CalculationTools
   const limit = 10 * WINDOW_PERSONS;
   let count = 0;
   for (let after = 0; ; ) {
-    const ids = await store.memberIds(cohortId, { after, upTo: null }, { limit });
+    const ids = await store.memberIds(cohortId, { after, upTo: null }, limit);
     count += ids.length;
     const last = ids.at(-1);
     if (ids.length < limit || last === undefined) return count;

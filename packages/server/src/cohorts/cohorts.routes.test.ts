@@ -102,19 +102,21 @@ describe("cohorts", () => {
       deleted: false,
       filters: ruleOf(leaf),
       query: null,
-      is_calculating: false,
+      is_calculating: true,
       created_by: expect.objectContaining({ id: api.user.id, email: api.user.email }),
       created_at: "2026-03-01T10:00:00.123000Z",
       last_calculation: null,
       errors_calculating: 0,
+      last_error_message: null,
       count: null,
       is_static: false,
       cohort_type: "person_property",
       experiment_set: [],
       unknown_person_ids: [],
       unknown_distinct_ids: [],
+      unknown_count: 0,
     });
-    const { unknown_person_ids, unknown_distinct_ids, ...record } = body;
+    const { unknown_person_ids, unknown_distinct_ids, unknown_count, ...record } = body;
     expect(await send("GET", body.id)).toMatchObject({ status: 200, body: record });
     expect((await api.send("GET", `${project}/cohorts/`)).body).toEqual({
       count: 1,

@@ -6,19 +6,33 @@ import { itemActivityRoutes } from "../activity/activity.routes.ts";
 import type { ActivityLog } from "../activity/activity-log.ts";
 import type { App } from "../http/app.ts";
 import { Refusal } from "../http/errors.ts";
-import { access, callerOf, projectOf } from "../http/management-api.ts";
-import { ListOf, listAnswer, pageOf } from "../http/pagination.ts";
+import { access, callerOf, projectOf, takesForms } from "../http/management-api.ts";
+import {
+  cursorListAnswer,
+  cursorOf,
+  ListOf,
+  listAnswer,
+  OpenListOf,
+  pageOf,
+  writeCursor,
+} from "../http/pagination.ts";
 import { pathIdOf } from "../http/path-id.ts";
+import { WirePerson, wirePerson } from "../persons/persons.schemas.ts";
 import type { CohortRecord } from "./cohort-store.ts";
 import {
   AddPersonsAnswer,
   AddPersonsBody,
+  bodyOfCohortForm,
+  ChangedCohort,
   Cohort,
   CohortListParameters,
+  CohortPersonsParameters,
   CreateCohortBody,
   CreatedCohort,
   cohortChangeOf,
   cohortListQueryOf,
+  DeleteCohortParameters,
+  isForced,
   namedPersonsOf,
   PatchCohortBody,
   RemovePersonAnswer,
@@ -83,7 +97,7 @@ export function cohortRoutes(
   app.post(
     COHORTS,
     {
-      ...access("cohort:write"),
+      config: { ...access("cohort:write").config, ...takesForms(bodyOfCohortForm) },
       schema: {
         tags,
         summary: "Create a cohort: static with its members, or dynamic by filters",
@@ -97,12 +111,30 @@ export function cohortRoutes(
         { attr: "_create_static_person_ids", sent: body._create_static_person_ids },
         { attr: "distinct_ids", sent: body.distinct_ids },
       );
+      const projectId = projectOf(request).id;
+      if (body.csv !== undefined && body.is_static !== true) {
+        throw new Refusal("invalid_input", "Only static cohorts have members of their own.", {
+          attr: "is_static",
+        });
+      }
       const { cohort, unknown } = await cohorts.create(
-        projectOf(request).id,
+        projectId,
         { ...cohortChangeOf(body), members },
         callerOf(request).user.id,
       );
-      return reply.code(201).send({ ...(await wire(cohort)), ...wireUnknownNames(unknown) });
+      if (body.csv === undefined) {
+        return reply.code(201).send({ ...(await wire(cohort)), ...wireUnknownNames(unknown) });
+      }
+      const upload = await cohorts.uploadMembers(projectId, cohort.id, body.csv);
+      const names = {
+        uuids: [...unknown.uuids, ...upload.unknown.uuids],
+        distinctIds: [...unknown.distinctIds, ...upload.unknown.distinctIds],
+      };
+      const before = unknown.uuids.length + unknown.distinctIds.length;
+      return reply.code(201).send({
+        ...(await wire(await cohorts.cohort(projectId, cohort.id))),
+        ...wireUnknownNames(names, before + upload.unknownCount),
+      });
     },
   );
 
@@ -115,27 +147,39 @@ export function cohortRoutes(
     async (request) => wire(await cohorts.cohort(projectOf(request).id, pathIdOf(request))),
   );
 
-  const update = async (request: FastifyRequest, body: Static<typeof PatchCohortBody>) =>
-    wire(
-      await cohorts.update(
-        projectOf(request).id,
-        pathIdOf(request),
-        cohortChangeOf(body),
-        callerOf(request).user.id,
-      ),
+  const update = (
+    request: FastifyRequest,
+    body: Static<typeof PatchCohortBody>,
+    options?: { readonly isForced: boolean },
+  ) =>
+    cohorts.update(
+      projectOf(request).id,
+      pathIdOf(request),
+      cohortChangeOf(body),
+      callerOf(request).user.id,
+      options,
     );
   for (const method of ["PATCH", "PUT"] as const) {
     app.route({
       method,
       url: COHORT,
-      ...access("cohort:write"),
+      config: { ...access("cohort:write").config, ...takesForms(bodyOfCohortForm) },
       schema: {
         tags,
-        summary: "Change a cohort, or delete or restore it by `deleted`",
+        summary: "Change a cohort, delete or restore it by `deleted`, add members by `csv`",
         body: PatchCohortBody,
-        response: { 200: Cohort },
+        response: { 200: ChangedCohort },
       },
-      handler: (request) => update(request, request.body as Static<typeof PatchCohortBody>),
+      handler: async (request) => {
+        const body = request.body as Static<typeof PatchCohortBody>;
+        const changed = await update(request, body);
+        if (body.csv === undefined) return wire(changed);
+        const upload = await cohorts.uploadMembers(changed.projectId, changed.id, body.csv);
+        return {
+          ...(await wire(await cohorts.cohort(changed.projectId, changed.id))),
+          ...wireUnknownNames(upload.unknown, upload.unknownCount),
+        };
+      },
     });
   }
 
@@ -143,15 +187,67 @@ export function cohortRoutes(
     COHORT,
     {
       ...access("cohort:write"),
-      schema: { tags, summary: "Delete a cohort that nothing uses" },
+      schema: {
+        tags,
+        summary: "Delete a cohort that nothing uses",
+        querystring: DeleteCohortParameters,
+      },
     },
     async (request, reply) => {
       const cohort = await cohorts.cohort(projectOf(request).id, pathIdOf(request));
       if (cohort.deleted) throw new Refusal("not_found", "Not found.");
-      await update(request, { deleted: true });
+      await update(request, { deleted: true }, { isForced: isForced(request.query) });
       return reply.code(204).send();
     },
   );
+
+  app.get(
+    `${COHORT}/persons`,
+    {
+      ...access("cohort:read"),
+      schema: {
+        tags,
+        summary: "List the persons of a cohort",
+        querystring: CohortPersonsParameters,
+        response: { 200: OpenListOf(WirePerson) },
+      },
+    },
+    async (request) => {
+      const page = pageOf(request);
+      const { id } = projectOf(request);
+      const place = cursorOf(request);
+      const { cohort, persons, next } = await cohorts.persons(
+        id,
+        pathIdOf(request),
+        place
+          ? { ...page, offset: 0, after: { createdAtMs: place[0], id: Number(place[1]) } }
+          : page,
+      );
+      return cursorListAnswer(request, page, {
+        count: cohort.memberCount,
+        cursor: next && writeCursor([next.createdAtMs, next.id]),
+        results: persons.map(wirePerson),
+      });
+    },
+  );
+
+  for (const method of ["GET", "POST"] as const) {
+    app.route({
+      method,
+      url: `${COHORT}/duplicate_as_static_cohort`,
+      ...access("cohort:write"),
+      schema: {
+        tags,
+        summary: "Make a static cohort of those who are in a cohort now",
+        response: { 200: Cohort },
+      },
+      handler: async (request) => {
+        const authorId = callerOf(request).user.id;
+        const { id } = projectOf(request);
+        return wire(await cohorts.duplicateAsStatic(id, pathIdOf(request), authorId));
+      },
+    });
+  }
 
   app.patch(
     `${COHORT}/add_persons_to_static_cohort`,

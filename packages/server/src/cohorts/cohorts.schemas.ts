@@ -4,6 +4,7 @@ import type { User } from "../accounts/account-store.ts";
 import { UserBasic, wireAuthor } from "../accounts/accounts.schemas.ts";
 import { Refusal } from "../http/errors.ts";
 import { type Page, PageQuery } from "../http/pagination.ts";
+import { parseStrictJson } from "../http/parse-json.ts";
 import { readId } from "../http/path-id.ts";
 import { queryText } from "../http/query-text.ts";
 import { wireInstant, wireInstantOrNull } from "../http/wire-instant.ts";
@@ -39,8 +40,19 @@ const writableFields = {
   is_static: Type.Optional(Type.Boolean()),
 };
 
+/** The members of a static cohort as a file: a field of a form, or the text itself. */
+const membersFile = {
+  csv: Type.Optional(
+    Type.String({
+      description:
+        "CSV with a first line that names `distinct_id` or `person_id`, or with distinct ids alone.",
+    }),
+  ),
+};
+
 export const CreateCohortBody = Type.Object({
   ...writableFields,
+  ...membersFile,
   _create_static_person_ids: Type.Optional(
     Type.Array(Type.String(), { description: "UUIDs of the first members of a static cohort." }),
   ),
@@ -50,7 +62,7 @@ export const CreateCohortBody = Type.Object({
     }),
   ),
 });
-export const PatchCohortBody = Type.Object(writableFields);
+export const PatchCohortBody = Type.Object({ ...writableFields, ...membersFile });
 
 /** A cohort as the management API answers it. */
 const cohortFields = {
@@ -67,16 +79,18 @@ const cohortFields = {
   created_at: Type.String({ format: "date-time" }),
   last_calculation: Nullable(Type.String({ format: "date-time" })),
   errors_calculating: Type.Integer(),
+  last_error_message: Nullable(Type.String()),
   count: Nullable(Type.Integer()),
   is_static: Type.Boolean(),
   cohort_type: Type.String(),
   experiment_set: Type.Array(Type.Integer()),
 };
 
-/** Names given by the caller that belong to no person of the project. */
+/** Names given by the caller that belong to no person of the project: of a file, the first 1,000. */
 const unknownNames = {
   unknown_person_ids: Type.Array(Type.String()),
   unknown_distinct_ids: Type.Array(Type.String()),
+  unknown_count: Type.Integer(),
 };
 
 export const Cohort = Type.Object(cohortFields, { title: "Cohort" });
@@ -84,6 +98,72 @@ export const CreatedCohort = Type.Object(
   { ...cohortFields, ...unknownNames },
   { title: "CreatedCohort" },
 );
+
+/** A changed cohort, with what became of a file of members where one came. */
+export const ChangedCohort = Type.Object(
+  {
+    ...cohortFields,
+    unknown_person_ids: Type.Optional(unknownNames.unknown_person_ids),
+    unknown_distinct_ids: Type.Optional(unknownNames.unknown_distinct_ids),
+    unknown_count: Type.Optional(unknownNames.unknown_count),
+  },
+  { title: "ChangedCohort" },
+);
+
+export const DeleteCohortParameters = Type.Object({
+  force: Type.Optional(
+    Type.String({
+      description: "`true` deletes a cohort that is in use; flags that use it fail then.",
+    }),
+  ),
+});
+
+/** True when a deletion is to happen whatever uses the cohort. */
+export function isForced(parameters: unknown): boolean {
+  return queryText(parameters, "force")?.toLowerCase() === "true";
+}
+
+/** The body of a form with the fields of a cohort, and its members as a file. */
+export function bodyOfCohortForm(fields: ReadonlyMap<string, Buffer>): JsonObject {
+  const body = new Map<string, Json>();
+  for (const [name, bytes] of fields) {
+    const text = readText(name, bytes);
+    switch (name) {
+      case "is_static":
+      case "deleted":
+        body.set(name, /^(?:true|1|on|yes)$/i.test(text.trim()));
+        break;
+      case "filters":
+      case "groups":
+        body.set(name, readJson(name, text));
+        break;
+      case "name":
+      case "description":
+      case "csv":
+        body.set(name, text);
+        break;
+      default:
+        break;
+    }
+  }
+  return Object.fromEntries(body);
+}
+
+function readText(name: string, bytes: Buffer): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    throw new Refusal("invalid_input", "The text is not valid UTF-8.", { attr: name });
+  }
+}
+
+function readJson(name: string, text: string): Json {
+  try {
+    return parseStrictJson(text) as Json;
+  } catch {
+    throw new Refusal("invalid_input", "Value must be valid JSON.", { attr: name });
+  }
+}
 
 export const AddPersonsBody = Type.Object({
   person_ids: Type.Optional(Type.Array(Type.String(), { description: "UUIDs of persons." })),
@@ -100,6 +180,11 @@ export const RemovePersonBody = Type.Object({
   distinct_id: Type.Optional(Type.String()),
 });
 export const RemovePersonAnswer = Type.Object({ success: Type.Boolean() });
+
+export const CohortPersonsParameters = Type.Object({
+  ...PageQuery,
+  cursor: Type.Optional(Type.String({ description: "Where to go on: from `next` of a page." })),
+});
 
 /** Query parameters of the list of cohorts; values that mean nothing are ignored. */
 export const CohortListParameters = Type.Object({
@@ -194,12 +279,15 @@ export function wireCohort(
     deleted: cohort.deleted,
     filters: wireFilters(cohort.filters),
     query: null,
-    // Members of static cohorts are stored as they come, dynamic ones are decided per request.
-    is_calculating: false,
+    is_calculating: cohort.isCalculating,
     created_by: wireAuthor(cohort.createdById, usersById),
     created_at: wireInstant(cohort.createdAt),
-    last_calculation: wireInstantOrNull(cohort.membersChangedAt),
-    errors_calculating: 0,
+    // Who was added to a list is in it at once, as if it had been calculated.
+    last_calculation: wireInstantOrNull(
+      cohort.isStatic ? cohort.membersChangedAt : cohort.calculatedAt,
+    ),
+    errors_calculating: cohort.errorsCalculating,
+    last_error_message: cohort.calculationError,
     count: cohort.memberCount,
     is_static: cohort.isStatic,
     cohort_type: cohort.isStatic
@@ -212,8 +300,15 @@ export function wireCohort(
 }
 
 /** Names that belong to nobody, as the wire lists them. */
-export function wireUnknownNames({ uuids, distinctIds }: MembershipChange["unknown"]) {
-  return { unknown_person_ids: [...uuids], unknown_distinct_ids: [...distinctIds] };
+export function wireUnknownNames(
+  { uuids, distinctIds }: MembershipChange["unknown"],
+  count = uuids.length + distinctIds.length,
+) {
+  return {
+    unknown_person_ids: [...uuids],
+    unknown_distinct_ids: [...distinctIds],
+    unknown_count: count,
+  };
 }
 
 /** Readers expect a group even where a cohort has no rule. */

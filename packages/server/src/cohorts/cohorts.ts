@@ -6,6 +6,8 @@ import { listNames, referencesOf } from "../flags/definition-references.ts";
 import type { VersionedDefinitions } from "../flags/flag-store.ts";
 import { refuseProblem } from "../flags/refuse-problem.ts";
 import { Refusal } from "../http/errors.ts";
+import type { PersonMark } from "../persons/person-records.ts";
+import type { CohortPage, CohortPersons, FindCohortPersons } from "./cohort-persons.ts";
 import type {
   CohortFields,
   CohortListQuery,
@@ -14,6 +16,8 @@ import type {
   MembershipChange,
   NamedPersons,
 } from "./cohort-store.ts";
+import type { MembershipStore } from "./membership-store.ts";
+import { type MemberUpload, uploadMembers } from "./upload-members.ts";
 
 /** What a caller may change of a cohort; what is absent stays as it is. */
 export type CohortChange = Partial<CohortFields>;
@@ -30,12 +34,16 @@ export interface Cohorts {
     authorId: number,
   ): Promise<{ cohort: CohortRecord; unknown: NamedPersons }>;
 
-  /** Changes, deletes (refused while in use) or restores a cohort. */
+  /**
+   * Changes, deletes or restores a cohort. Deleting is refused while something uses the cohort,
+   * unless it is forced: flags that use it fail then.
+   */
   update(
     projectId: number,
     id: number,
     change: CohortChange,
     authorId: number,
+    options?: { readonly isForced: boolean },
   ): Promise<CohortRecord>;
 
   /** Deleted cohorts are found too. Throws `not_found`. */
@@ -51,18 +59,40 @@ export interface Cohorts {
 
   /** Throws `not_found` for an unknown person and for one who is no member. */
   removeMember(projectId: number, id: number, person: NamedPersons): Promise<void>;
+
+  /** Adds the persons of a CSV file: see {@link uploadMembers}. */
+  uploadMembers(projectId: number, id: number, csv: string): Promise<MemberUpload>;
+
+  /** Persons of a cohort that is not deleted. Throws `not_found`. */
+  persons(
+    projectId: number,
+    id: number,
+    page: CohortPage,
+  ): Promise<CohortPersons & { readonly cohort: CohortRecord }>;
+
+  /** A new static cohort of those who are in a cohort now. */
+  duplicateAsStatic(projectId: number, id: number, authorId: number): Promise<CohortRecord>;
 }
 
+const NOBODY: NamedPersons = { uuids: [], distinctIds: [] };
+const COPIED_AT_ONCE = 1_000;
 const NOT_FOUND = () => new Refusal("not_found", "Not found.");
 
 /** {@link Cohorts} over a store; changes are live when their promises resolve. */
 export function createCohorts({
   cohortStore,
+  memberships,
+  findPersons,
   changeDefinitions,
+  onChanged,
   clock,
 }: {
   cohortStore: CohortStore;
+  memberships: Pick<MembershipStore, "request" | "settle">;
+  findPersons: FindCohortPersons;
   changeDefinitions: ChangeDefinitions;
+  /** Called when a cohort or its members have changed, for whoever calculates cohorts. */
+  onChanged: (projectId: number, id: number) => Promise<void>;
   clock: () => Date;
 }): Cohorts {
   const cohort = async (projectId: number, id: number): Promise<CohortRecord> => {
@@ -70,33 +100,41 @@ export function createCohorts({
     if (!found) throw NOT_FOUND();
     return found;
   };
+  const liveCohort = async (projectId: number, id: number): Promise<CohortRecord> => {
+    const found = await cohort(projectId, id);
+    if (found.deleted) throw NOT_FOUND();
+    return found;
+  };
   const requireStatic = async (projectId: number, id: number, action: string) => {
-    const { isStatic, deleted } = await cohort(projectId, id);
-    if (deleted) throw NOT_FOUND();
+    const { isStatic } = await liveCohort(projectId, id);
     if (!isStatic) throw new Refusal("invalid_input", `Can only ${action} static cohorts`);
   };
 
-  return {
-    async create(projectId, { members, ...draft }, authorId) {
-      const fields = ruledFields({ ...NEW_COHORT, ...draft });
-      if (!fields.isStatic && namesAny(members)) {
-        throw new Refusal("invalid_input", "Only static cohorts have members of their own.", {
-          attr: "is_static",
-        });
-      }
-      return await changeDefinitions(projectId, async ({ definitions }) => {
-        checkRule(definitions, fields, null);
-        return await cohortStore.create(projectId, fields, members, {
-          authorId,
-          now: clock(),
-          ifRevision: definitions.revision,
-          describe: describeCohort,
-        });
+  const create: Cohorts["create"] = async (projectId, { members, ...draft }, authorId) => {
+    const fields = ruledFields({ ...NEW_COHORT, ...draft });
+    if (!fields.isStatic && namesAny(members)) {
+      throw new Refusal("invalid_input", "Only static cohorts have members of their own.", {
+        attr: "is_static",
       });
-    },
+    }
+    const created = await changeDefinitions(projectId, async ({ definitions }) => {
+      checkRule(definitions, fields, null);
+      return await cohortStore.create(projectId, fields, members, {
+        authorId,
+        now: clock(),
+        ifRevision: definitions.revision,
+        describe: describeCohort,
+      });
+    });
+    await onChanged(projectId, created.cohort.id);
+    return created;
+  };
 
-    async update(projectId, id, change, authorId) {
-      return await changeDefinitions(projectId, async ({ definitions }) => {
+  return {
+    create,
+
+    async update(projectId, id, change, authorId, { isForced } = { isForced: false }) {
+      const changed = await changeDefinitions(projectId, async ({ definitions }) => {
         const current = await cohort(projectId, id);
         const fields = ruledFields({ ...current, ...change });
         if (fields.isStatic !== current.isStatic) {
@@ -106,7 +144,7 @@ export function createCohorts({
             { attr: "is_static" },
           );
         }
-        if (fields.deleted && !current.deleted) refuseNeededCohort(definitions, id);
+        if (fields.deleted && !current.deleted && !isForced) refuseNeededCohort(definitions, id);
         if (!fields.deleted && (current.deleted || change.filters)) {
           checkRule(definitions, fields, id);
         }
@@ -125,6 +163,8 @@ export function createCohorts({
         if (outcome === "not-found") throw NOT_FOUND();
         return outcome;
       });
+      await onChanged(projectId, id);
+      return changed;
     },
 
     cohort,
@@ -140,6 +180,7 @@ export function createCohorts({
       if (uuids.length + distinctIds.length === named) {
         throw new Refusal("invalid_input", "No valid users to add to cohort");
       }
+      await onChanged(projectId, id);
       return outcome;
     },
 
@@ -151,6 +192,37 @@ export function createCohorts({
         throw new Refusal("not_found", "Person with this UUID does not exist in the cohort's team");
       }
       if (outcome.changed === 0) throw new Refusal("not_found", "Person is not part of the cohort");
+      await onChanged(projectId, id);
+    },
+
+    async uploadMembers(projectId, id, csv) {
+      await requireStatic(projectId, id, "add users to");
+      const tools = { cohortStore, memberships, clock };
+      const upload = await uploadMembers({ projectId, id }, csv, tools);
+      await onChanged(projectId, id);
+      return upload;
+    },
+
+    async persons(projectId, id, page) {
+      const found = await liveCohort(projectId, id);
+      return { ...(await findPersons(found, page)), cohort: found };
+    },
+
+    async duplicateAsStatic(projectId, id, authorId) {
+      const original = await liveCohort(projectId, id);
+      const copy = { name: `${original.name} (static copy)`, isStatic: true, members: NOBODY };
+      const { cohort: made } = await create(projectId, copy, authorId);
+      let after: PersonMark | null | undefined;
+      while (after !== null) {
+        const page = { limit: COPIED_AT_ONCE, offset: 0, ...(after && { after }) };
+        const { persons, next } = await findPersons(original, page);
+        if (persons.length > 0) {
+          const members = { uuids: persons.map(({ uuid }) => uuid), distinctIds: [] };
+          await cohortStore.addMembers(projectId, made.id, members, clock());
+        }
+        after = next;
+      }
+      return await cohort(projectId, made.id);
     },
   };
 }

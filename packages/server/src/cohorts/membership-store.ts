@@ -52,6 +52,9 @@ export interface MembershipStore {
   /** Asks for the calculation of cohorts from a moment on, and shows them as being calculated. */
   request(projectId: number, ids: readonly number[], dueAt: Date): Promise<void>;
 
+  /** Shows a cohort as calculated; it is due again at a moment. */
+  settle(projectId: number, id: number, dueAt: Date): Promise<void>;
+
   /** Shows a cohort as being calculated. */
   start(task: CohortTask): Promise<void>;
 
@@ -80,11 +83,14 @@ export interface MembershipStore {
   ): Promise<readonly CandidatePerson[]>;
 
   /** Record numbers of members, ascending. */
-  memberIds(
+  memberIds(cohortId: number, stretch: PersonStretch, limit: number): Promise<readonly number[]>;
+
+  /** Members with their UUIDs, by record number after one (exclusive), but for the first `offset`. */
+  memberUuids(
+    projectId: number,
     cohortId: number,
-    stretch: PersonStretch,
-    page: { readonly limit: number; readonly offset?: number },
-  ): Promise<readonly number[]>;
+    page: { readonly after: number; readonly limit: number; readonly offset: number },
+  ): Promise<readonly { readonly id: number; readonly uuid: string }[]>;
 
   /**
    * Adds and removes members, at most some hundreds: all or nothing. Persons who are gone are left

@@ -3,12 +3,15 @@ import { compileFlags } from "@hedgerow/core/flags/compile-flags";
 import pino from "pino";
 import type { AccountStore, Project, User } from "../accounts/account-store.ts";
 import { activityRoutes } from "../activity/activity.routes.ts";
+import { createCohortPersons } from "../cohorts/cohort-persons.ts";
 import { cohortRoutes } from "../cohorts/cohorts.routes.ts";
 import { createCohorts } from "../cohorts/cohorts.ts";
 import { createAccountStore } from "../engines/sql/account-store.ts";
 import { createActivityLog } from "../engines/sql/activity-log.ts";
 import { createCohortStore } from "../engines/sql/cohort-store.ts";
 import { createFlagStore } from "../engines/sql/flag-store.ts";
+import { createMembershipStore } from "../engines/sql/membership-store.ts";
+import { createPersonRecords } from "../engines/sql/person-records.ts";
 import { createPersonStore } from "../engines/sql/person-store.ts";
 import { projectsAndUsers } from "../engines/sql/projects-and-users.setup.ts";
 import { openTemporarySqlite } from "../engines/sql/sql-engines.contract.ts";
@@ -64,7 +67,6 @@ export async function openFlagsApi() {
     seal: createPayloadSeal(randomBytes(32), randomBytes),
     ...deps,
   });
-  const cohorts = createCohorts({ cohortStore: createCohortStore(database), ...deps });
 
   const reportFault = (error: unknown) => {
     throw error;
@@ -73,6 +75,19 @@ export async function openFlagsApi() {
     continuityFlagKeys: () => [],
     onGroupTypeAdded: () => {},
     reportFault,
+  });
+  const memberships = createMembershipStore(database);
+  const cohorts = createCohorts({
+    cohortStore: createCohortStore(database),
+    memberships,
+    findPersons: createCohortPersons({
+      memberships,
+      personRecords: createPersonRecords(database, persons),
+      compiledFlags,
+      clock: () => clock.now,
+    }),
+    onChanged: async () => {},
+    ...deps,
   });
   const explanations = createExplain({
     compiledFlags,

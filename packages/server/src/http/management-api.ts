@@ -6,6 +6,7 @@ import { bearerOf } from "./credentials.ts";
 import { Refusal } from "./errors.ts";
 import { answerExactNumbers } from "./exact-answers.ts";
 import { parseStrictJson } from "./parse-json.ts";
+import { readForm } from "./read-form.ts";
 
 /**
  * Who may call a management route; every route declares one (`...access("feature_flag:read")`), and
@@ -21,6 +22,14 @@ export interface Access {
 /** Route options that declare {@link Access}. */
 export function access(scope: Scope | "any-key", on: Access["on"] = "project") {
   return { config: { access: { scope, on } satisfies Access } };
+}
+
+/**
+ * Route options of a route that takes multipart forms as well as JSON.
+ * @param toBody makes the body, as JSON would give it, of the form's fields; may throw a {@link Refusal}
+ */
+export function takesForms(toBody: (fields: ReadonlyMap<string, Buffer>) => unknown) {
+  return { bodyOfForm: toBody };
 }
 
 /** The authenticated caller of a management request. */
@@ -166,13 +175,41 @@ function readJsonBodies(app: App): void {
     options,
     async (_request: FastifyRequest, bytes: Buffer) => readJson(bytes),
   );
-  app.addContentTypeParser("*", options, async (request: FastifyRequest, bytes: Buffer) => {
-    if (bytes.length === 0) return undefined;
-    const type = request.headers["content-type"] ?? "";
-    return new UnreadableBody(
-      new Refusal("unsupported_media_type", `Unsupported media type "${type}" in request.`),
-    );
-  });
+  app.addContentTypeParser(
+    /^multipart\/form-data\b/i,
+    options,
+    async (request: FastifyRequest, bytes: Buffer) => {
+      const { bodyOfForm } = request.routeOptions.config as Partial<ReturnType<typeof takesForms>>;
+      return bodyOfForm
+        ? readFormBody(request, bytes, bodyOfForm)
+        : refuseMediaType(request, bytes);
+    },
+  );
+  app.addContentTypeParser("*", options, async (request: FastifyRequest, bytes: Buffer) =>
+    refuseMediaType(request, bytes),
+  );
+}
+
+function refuseMediaType(request: FastifyRequest, bytes: Buffer): UnreadableBody | undefined {
+  if (bytes.length === 0) return undefined;
+  const type = request.headers["content-type"] ?? "";
+  return new UnreadableBody(
+    new Refusal("unsupported_media_type", `Unsupported media type "${type}" in request.`),
+  );
+}
+
+function readFormBody(
+  request: FastifyRequest,
+  bytes: Buffer,
+  toBody: (fields: ReadonlyMap<string, Buffer>) => unknown,
+): unknown {
+  try {
+    const fields = readForm(bytes, request.headers["content-type"]);
+    if (fields) return toBody(fields);
+  } catch (error) {
+    if (error instanceof Refusal) return new UnreadableBody(error);
+  }
+  return new UnreadableBody(new Refusal("parse_error", "Multipart form parse error"));
 }
 
 function readJson(bytes: Buffer): unknown {

@@ -1,3 +1,4 @@
+import { cleanText } from "@hedgerow/core/events/clean-json";
 import {
   type Expression,
   type ExpressionBuilder,
@@ -266,7 +267,7 @@ async function findPersons(
     for (const { uuid, id } of rows) idsByUuid.set(uuid, id);
   }
   const idsByDistinctId = new Map<string, number>();
-  for await (const chunk of inTurns(distinctIds)) {
+  for await (const chunk of inTurns(distinctIds.map(cleanText))) {
     const rows = await transaction
       .selectFrom("person_distinct_ids")
       .select(["distinct_id", "person_id"])
@@ -279,7 +280,7 @@ async function findPersons(
     ids: new Set([...idsByUuid.values(), ...idsByDistinctId.values()]),
     unknown: {
       uuids: uuids.filter((uuid) => !idsByUuid.has(uuid.toLowerCase())),
-      distinctIds: distinctIds.filter((distinctId) => !idsByDistinctId.has(distinctId)),
+      distinctIds: distinctIds.filter((distinctId) => !idsByDistinctId.has(cleanText(distinctId))),
     },
   };
 }

@@ -44,6 +44,15 @@ export function createMembershipStore({ reads, writes }: SqlDatabase): Membershi
         .execute();
     },
 
+    async settle(projectId, id, dueAt) {
+      await writes
+        .updateTable("cohorts")
+        .set({ calculation_due_at: encodeInstant(dueAt), is_calculating: encodeBoolean(false) })
+        .where("project_id", "=", projectId)
+        .where("id", "=", id)
+        .execute();
+    },
+
     async start(task) {
       await ofTask(task)
         .set({ is_calculating: encodeBoolean(true) })
@@ -88,7 +97,7 @@ export function createMembershipStore({ reads, writes }: SqlDatabase): Membershi
       return withCohorts(reads, rows, parts);
     },
 
-    async memberIds(cohortId, { after, upTo }, { limit, offset = 0 }) {
+    async memberIds(cohortId, { after, upTo }, limit) {
       const rows = await reads
         .selectFrom("cohort_members")
         .select("person_id")
@@ -97,9 +106,22 @@ export function createMembershipStore({ reads, writes }: SqlDatabase): Membershi
         .$if(upTo !== null, (query) => query.where("person_id", "<=", upTo ?? 0))
         .orderBy("person_id")
         .limit(limit)
-        .offset(offset)
         .execute();
       return rows.map((row) => row.person_id);
+    },
+
+    async memberUuids(projectId, cohortId, { after, limit, offset }) {
+      return await reads
+        .selectFrom("cohort_members as m")
+        .innerJoin("persons as p", "p.id", "m.person_id")
+        .select(["p.id", "p.uuid"])
+        .where("m.cohort_id", "=", cohortId)
+        .where("m.person_id", ">", after)
+        .where("p.project_id", "=", projectId)
+        .orderBy("m.person_id")
+        .limit(limit)
+        .offset(offset)
+        .execute();
     },
 
     async changeMembers(projectId, cohortId, { add, remove }) {
