@@ -49,6 +49,7 @@ export function createFrontDoor(options: {
 }): FrontDoor {
   const { logger, maxBodyBytes } = options;
   const handlers = new Map<string, PlainHandler>();
+  const arrive = createTurns(logger);
 
   function handlerOf(request: IncomingMessage): PlainHandler | undefined {
     if (request.method !== "POST") return undefined;
@@ -69,7 +70,7 @@ export function createFrontDoor(options: {
     createServer(listener, { http = {}, keepAliveTimeout, requestTimeout, connectionTimeout }) {
       const server = createServer(http, (request, response) => {
         const handler = handlerOf(request);
-        if (handler) takeIn(request, response, { handler, logger });
+        if (handler) takeIn(request, response, { handler, arrive });
         else listener(request, response);
       });
       if (keepAliveTimeout !== undefined) server.keepAliveTimeout = keepAliveTimeout;
@@ -96,11 +97,73 @@ function isPlain({ headers }: IncomingMessage, maxBodyBytes: number): boolean {
   return type === undefined || USUAL_MEDIA_TYPE.test(type);
 }
 
-/** Reads the body and answers. A client that goes away before its body ended gets no answer. */
+/** A request whose body is there. */
+interface Arrived {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly handler: PlainHandler;
+  readonly body: Buffer;
+}
+
+/** Longest that answers wait for others of their turn to be found as well. */
+const MAX_TURN_MS = 1;
+
+/**
+ * Answers requests in turns: those that arrive in one turn of the event loop are all worked out one
+ * after the other, and then sent. The same work in a row runs from warm caches, which reading from
+ * and writing to sockets in between would cool every time; that is half of its cost.
+ */
+function createTurns(logger: Pick<FastifyBaseLogger, "error">): (arrived: Arrived) => void {
+  let waiting: Arrived[] = [];
+
+  function respond(): void {
+    const turn = waiting;
+    waiting = [];
+    const answers: (Answer | Promise<Answer>)[] = [];
+    let sent = 0;
+    let startedMs = performance.now();
+    for (const [at, { request, handler, body }] of turn.entries()) {
+      answers.push(answerOf(handler, new ArrivedRequest(request, body), logger));
+      const nowMs = performance.now();
+      if (at < turn.length - 1 && nowMs - startedMs < MAX_TURN_MS) continue;
+      for (; sent <= at; sent++) {
+        const { request, response } = turn[sent] as Arrived;
+        const answer = answers[sent] as Answer | Promise<Answer>;
+        if (answer instanceof Promise) answer.then((one) => send(request, response, one));
+        else send(request, response, answer);
+      }
+      startedMs = nowMs;
+    }
+  }
+
+  return (arrived) => {
+    if (waiting.length === 0) setImmediate(respond);
+    waiting.push(arrived);
+  };
+}
+
+/** What a request is answered with; never throws or rejects. */
+function answerOf(
+  handler: PlainHandler,
+  request: PlainRequest,
+  logger: Pick<FastifyBaseLogger, "error">,
+): Answer | Promise<Answer> {
+  const succeed = (text: string): Answer => ({ status: 200, text });
+  try {
+    const text = handler(request);
+    return typeof text === "string"
+      ? succeed(text)
+      : text.then(succeed, (error) => failureOf(error, logger));
+  } catch (error) {
+    return failureOf(error, logger);
+  }
+}
+
+/** Reads the body. A client that goes away before its body ended gets no answer. */
 function takeIn(
   request: IncomingMessage,
   response: ServerResponse,
-  { handler, logger }: { handler: PlainHandler; logger: Pick<FastifyBaseLogger, "error"> },
+  { handler, arrive }: { handler: PlainHandler; arrive: (arrived: Arrived) => void },
 ): void {
   let body: Buffer = NO_BYTES;
   let chunks: Buffer[] | undefined;
@@ -111,18 +174,8 @@ function takeIn(
       chunks.push(chunk);
     }
   });
-  const fail = (error: unknown) => {
-    const { status, headers, text } = failureOf(error, logger);
-    send(request, response, { status, headers, text });
-  };
   request.on("end", () => {
-    try {
-      const answer = handler(new ArrivedRequest(request, chunks ? Buffer.concat(chunks) : body));
-      if (typeof answer === "string") send(request, response, { status: 200, text: answer });
-      else answer.then((text) => send(request, response, { status: 200, text }), fail);
-    } catch (error) {
-      fail(error);
-    }
+    arrive({ request, response, handler, body: chunks ? Buffer.concat(chunks) : body });
   });
 }
 
@@ -149,11 +202,13 @@ class ArrivedRequest implements PlainRequest {
   }
 }
 
-function send(
-  request: IncomingMessage,
-  response: ServerResponse,
-  answer: { status: number; text: string; headers?: Readonly<Record<string, string>> },
-): void {
+interface Answer {
+  readonly status: number;
+  readonly text: string;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+function send(request: IncomingMessage, response: ServerResponse, answer: Answer): void {
   const { status, text, headers } = answer;
   const byteLength = Buffer.byteLength(text);
   const head: (string | number)[] = ["content-type", JSON_TYPE, "content-length", byteLength];
