@@ -1,5 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { compileFlags } from "@hedgerow/core/flags/compile-flags";
+import type { ProjectDefinitions } from "@hedgerow/core/flags/flag";
+import type { FlagSet } from "@hedgerow/core/flags/flag-set";
 import { keepPatterns } from "@hedgerow/core/flags/pattern";
 import type { Logger } from "pino";
 import { collectDefaultMetrics, Registry } from "prom-client";
@@ -22,6 +24,7 @@ import { openEmbeddedLog } from "./engines/embedded-log/embedded-log.ts";
 import { openGeoIp } from "./engines/mmdb-geoip/mmdb-geoip.ts";
 import { createAccountStore } from "./engines/sql/account-store.ts";
 import { createActivityLog } from "./engines/sql/activity-log.ts";
+import { createAudience } from "./engines/sql/audience.ts";
 import { createCohortStore } from "./engines/sql/cohort-store.ts";
 import { createEventDefinitionStore } from "./engines/sql/event-definition-store.ts";
 import { createFlagStore } from "./engines/sql/flag-store.ts";
@@ -70,11 +73,15 @@ import { createRefusals } from "./events/refusals.ts";
 import { startWorker } from "./events/worker.ts";
 import { createChangeDefinitions } from "./flags/change-definitions.ts";
 import { createCompiledFlags, watchRevisions } from "./flags/compiled-flags.ts";
+import { copyFlagRoutes } from "./flags/copy-flags.routes.ts";
+import { createCopyFlag } from "./flags/copy-flags.ts";
 import { decideRoutes } from "./flags/decide.routes.ts";
 import { createPayloadSeal } from "./flags/encrypted-payloads.ts";
 import { explainRoutes } from "./flags/explain.routes.ts";
 import { createExplain } from "./flags/explain.ts";
 import { flagsDependingOnFlag } from "./flags/flag-dependants.ts";
+import { flagReachRoutes } from "./flags/flag-reach.routes.ts";
+import { createFlagReach } from "./flags/flag-reach.ts";
 import { flagRoutes } from "./flags/flags.routes.ts";
 import { createFlags } from "./flags/flags.ts";
 import { localEvaluationRoutes } from "./flags/local-evaluation.routes.ts";
@@ -169,11 +176,9 @@ async function compose(
   const compilePattern = keepPatterns(backtracking);
 
   // Flags, compiled when they change
-  const compiledFlags = createCompiledFlags({
-    flagStore,
-    compile: (definitions, earlier) => compileFlags(definitions, { compilePattern }, earlier),
-    reportFault,
-  });
+  const compile = (definitions: ProjectDefinitions, earlier: FlagSet | undefined) =>
+    compileFlags(definitions, { compilePattern }, earlier);
+  const compiledFlags = createCompiledFlags({ flagStore, compile, reportFault });
   opened.push(watchRevisions(compiledFlags));
   const changeDefinitions = createChangeDefinitions({ compiledFlags, reportFault });
   const refreshFlags = (projectId: number) =>
@@ -346,17 +351,39 @@ async function compose(
       groupTypes: (projectId) => persons.groupTypes(projectId),
     });
     activityRoutes(management, { activityLog, accounts });
-    flagRoutes(management, {
-      flags: createFlags({
-        flagStore,
-        activityLog,
-        accounts,
-        dependants: [flagsDependingOnFlag],
-        changeDefinitions,
-        seal,
+    const flags = createFlags({
+      flagStore,
+      activityLog,
+      accounts,
+      dependants: [flagsDependingOnFlag],
+      changeDefinitions,
+      seal,
+      clock: now,
+    });
+    const cohorts = createCohorts({
+      cohortStore,
+      memberships,
+      findPersons: createCohortPersons({ memberships, personRecords, compiledFlags, clock: now }),
+      changeDefinitions,
+      onChanged: calculations.changed,
+      clock: now,
+    });
+    flagRoutes(management, { flags, activityLog, accounts, clock: now });
+    flagReachRoutes(management, {
+      reach: createFlagReach({
+        audience: createAudience(database),
+        compiledFlags,
+        compile,
+        caughtUp: async () => pendingPersons.caughtUp(await log.end()),
         clock: now,
       }),
-      activityLog,
+      flags,
+      cohorts,
+      accounts,
+      clock: now,
+    });
+    copyFlagRoutes(management, {
+      copyFlag: createCopyFlag({ flags, cohorts, cohortStore, compiledFlags, seal }),
       accounts,
       clock: now,
     });
@@ -371,18 +398,7 @@ async function compose(
       }),
       compiledFlags,
     });
-    cohortRoutes(management, {
-      cohorts: createCohorts({
-      cohortStore,
-      memberships,
-      findPersons: createCohortPersons({ memberships, personRecords, compiledFlags, clock: now }),
-      changeDefinitions,
-      onChanged: calculations.changed,
-      clock: now,
-    }),
-      activityLog,
-      accounts,
-    });
+    cohortRoutes(management, { cohorts, activityLog, accounts });
     personRoutes(management, {
       persons: createPersons({
         records: personRecords,

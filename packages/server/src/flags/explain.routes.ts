@@ -1,6 +1,7 @@
 import type { FastifyRequest } from "fastify";
+import { Type } from "typebox";
 import type { App } from "../http/app.ts";
-import { access, projectOf } from "../http/management-api.ts";
+import { access, callerOf, projectOf } from "../http/management-api.ts";
 import { pathIdOf } from "../http/path-id.ts";
 import type { CompiledFlags } from "./compiled-flags.ts";
 import {
@@ -10,10 +11,13 @@ import {
   ExplainBody,
   ExplainParameters,
   Explanation,
+  explainedCaller,
   explainedPersonOf,
   explainedPersonOfQuery,
+  MyFlags,
   wireBulkKeys,
   wireExplanation,
+  wireMyFlags,
   wireReasons,
 } from "./explain.schemas.ts";
 import type { EvaluateAll, Explain, ExplainedPerson } from "./explain.ts";
@@ -82,6 +86,26 @@ export function explainRoutes(
       const evaluations = await evaluateAll(id, explainedPersonOfQuery(request.query));
       const { definitions } = await compiledFlags.get(id);
       return wireReasons(definitions.flags, evaluations);
+    },
+  );
+
+  app.get(
+    `${FLAGS}/my_flags`,
+    {
+      ...access("feature_flag:read"),
+      schema: {
+        tags,
+        summary: "Value of every flag for the caller",
+        querystring: Type.Object({ groups: ExplainParameters.properties.groups }),
+        response: { 200: MyFlags },
+      },
+    },
+    async (request) => {
+      const { id } = projectOf(request);
+      const person = explainedCaller(callerOf(request).user.distinctId, request.query);
+      const evaluations = await evaluateAll(id, person);
+      const { definitions } = await compiledFlags.get(id);
+      return wireMyFlags(id, definitions.flags, evaluations);
     },
   );
 

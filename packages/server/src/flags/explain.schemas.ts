@@ -12,6 +12,8 @@ import { readId } from "../http/path-id.ts";
 import { queryText } from "../http/query-text.ts";
 import { AnyObject, Nullable } from "../http/wire-schemas.ts";
 import type { ExplainedPerson } from "./explain.ts";
+import type { LiveFlag } from "./flag-store.ts";
+import { MinimalFlag, wireMinimalFlag } from "./flags.schemas.ts";
 
 export const ExplainParameters = Type.Object({
   distinct_id: Type.Optional(Type.String({ description: "Whose value is explained; required." })),
@@ -61,6 +63,12 @@ export function explainedPersonOfQuery(query: unknown): ExplainedPerson {
   }
   const sent = parseGroups(queryText(query, "groups") || "{}");
   return explainedPersonOf({ distinct_id: distinctId, groups: sent });
+}
+
+/** The person behind a key, with the groups of a query string. */
+export function explainedCaller(distinctId: string, query: unknown): ExplainedPerson {
+  const groups = parseGroups(queryText(query, "groups") || "{}");
+  return explainedPersonOf({ distinct_id: distinctId, groups });
 }
 
 function parseGroups(text: string): Record<string, string | number> {
@@ -167,6 +175,26 @@ export function wireReasons(
     return [[key, { value: found.value, evaluation }]];
   });
   return Object.fromEntries(entries);
+}
+
+/** Every live flag and its value for the caller, newest first (posthog-api 4.5). */
+export const MyFlags = Type.Array(
+  Type.Object({
+    feature_flag: MinimalFlag,
+    value: Type.Union([Type.Boolean(), Type.String()]),
+  }),
+);
+
+/** Flags that are switched off, or could not be computed, are false. */
+export function wireMyFlags(
+  projectId: number,
+  flags: readonly LiveFlag[],
+  evaluations: ReadonlyMap<string, FlagEvaluation>,
+): Static<typeof MyFlags> {
+  return flags.toReversed().map((flag) => ({
+    feature_flag: wireMinimalFlag(projectId, flag),
+    value: evaluations.get(flag.key)?.value ?? false,
+  }));
 }
 
 export const BulkKeysBody = Type.Object({

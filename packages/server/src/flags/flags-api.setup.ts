@@ -8,6 +8,7 @@ import { cohortRoutes } from "../cohorts/cohorts.routes.ts";
 import { createCohorts } from "../cohorts/cohorts.ts";
 import { createAccountStore } from "../engines/sql/account-store.ts";
 import { createActivityLog } from "../engines/sql/activity-log.ts";
+import { createAudience } from "../engines/sql/audience.ts";
 import { createCohortStore } from "../engines/sql/cohort-store.ts";
 import { createFlagStore } from "../engines/sql/flag-store.ts";
 import { createMembershipStore } from "../engines/sql/membership-store.ts";
@@ -22,10 +23,14 @@ import { managementApi } from "../http/management-api.ts";
 import { publicApi } from "../http/public-api.ts";
 import { createChangeDefinitions } from "./change-definitions.ts";
 import { createCompiledFlags } from "./compiled-flags.ts";
+import { copyFlagRoutes } from "./copy-flags.routes.ts";
+import { createCopyFlag } from "./copy-flags.ts";
 import { createPayloadSeal } from "./encrypted-payloads.ts";
 import { explainRoutes } from "./explain.routes.ts";
 import { createExplain } from "./explain.ts";
 import { flagsDependingOnFlag } from "./flag-dependants.ts";
+import { flagReachRoutes } from "./flag-reach.routes.ts";
+import { createFlagReach } from "./flag-reach.ts";
 import { flagRoutes } from "./flags.routes.ts";
 import { createFlags } from "./flags.ts";
 import { localEvaluationRoutes } from "./local-evaluation.routes.ts";
@@ -41,7 +46,7 @@ export interface Answer {
 }
 
 /** The management and local evaluation routes over a fresh embedded store, for one user. */
-export async function openFlagsApi() {
+export async function openFlagsApi(reachOptions: { readonly maxCountMs?: number } = {}) {
   const database = await openTemporarySqlite();
   const accounts = createAccountStore(database);
   const flagStore = createFlagStore(database);
@@ -58,15 +63,17 @@ export async function openFlagsApi() {
   });
   const changeDefinitions = createChangeDefinitions({ compiledFlags, reportFault: throwFault });
   const deps = { changeDefinitions, clock: () => clock.now };
+  const seal = createPayloadSeal(randomBytes(32), randomBytes);
   const activityLog = createActivityLog(database);
   const flags = createFlags({
     flagStore,
     activityLog,
     accounts,
     dependants: [flagsDependingOnFlag],
-    seal: createPayloadSeal(randomBytes(32), randomBytes),
+    seal,
     ...deps,
   });
+  const cohortStore = createCohortStore(database);
 
   const reportFault = (error: unknown) => {
     throw error;
@@ -78,7 +85,7 @@ export async function openFlagsApi() {
   });
   const memberships = createMembershipStore(database);
   const cohorts = createCohorts({
-    cohortStore: createCohortStore(database),
+    cohortStore,
     memberships,
     findPersons: createCohortPersons({
       memberships,
@@ -110,13 +117,34 @@ export async function openFlagsApi() {
       user,
       key: { id: "k", userId: user.id, label: "", maskValue: "", scopes: ["*"] } as never,
       memberships: [],
-      project: await projectNamed((request.params as { project_id?: string }).project_id),
-      membership: null,
+      project: (request.params as { organization_id?: string }).organization_id
+        ? null
+        : await projectNamed((request.params as { project_id?: string }).project_id),
+      membership: { organization: { id: user.currentOrganizationId } } as never,
     }),
     (management) => {
       activityRoutes(management, { activityLog, accounts });
       flagRoutes(management, { flags, activityLog, accounts, clock: () => clock.now });
       explainRoutes(management, { ...explanations, compiledFlags });
+      flagReachRoutes(management, {
+        reach: createFlagReach({
+          audience: createAudience(database),
+          compiledFlags,
+          compile: (definitions, earlier) => compileFlags(definitions, {}, earlier),
+          caughtUp: async () => {},
+          clock: () => clock.now,
+          ...reachOptions,
+        }),
+        flags,
+        cohorts,
+        accounts,
+        clock: () => clock.now,
+      });
+      copyFlagRoutes(management, {
+        copyFlag: createCopyFlag({ flags, cohorts, cohortStore, compiledFlags, seal }),
+        accounts,
+        clock: () => clock.now,
+      });
       cohortRoutes(management, { cohorts, activityLog, accounts });
     },
   );

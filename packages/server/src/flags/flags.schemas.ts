@@ -13,7 +13,7 @@ import { notAnInstant, wireInstant, wireInstantOrNull } from "../http/wire-insta
 import { AnyObject, Nullable } from "../http/wire-schemas.ts";
 import { type FlagChange, shownFlag } from "./encrypted-payloads.ts";
 import { flagStatus, staleSince } from "./flag-status.ts";
-import type { FlagListQuery, FlagOrder, FlagRecord } from "./flag-store.ts";
+import type { FlagListQuery, FlagOrder, FlagRecord, LiveFlag } from "./flag-store.ts";
 import type { EditBase } from "./merge-flag-change.ts";
 
 const CREATION_CONTEXTS = [
@@ -342,6 +342,42 @@ function simpleRollout(filters: JsonObject): number | null | undefined {
 
 function isEmptyList(value: Json | undefined): boolean {
   return value === undefined || value === null || (Array.isArray(value) && value.length === 0);
+}
+
+/** The form of a flag where another record or list names it (posthog-api 4.1). */
+export const MinimalFlag = Type.Object({
+  id: Type.Integer(),
+  team_id: Type.Integer(),
+  name: Type.String(),
+  key: Type.String(),
+  filters: AnyObject,
+  deleted: Type.Boolean(),
+  active: Type.Boolean(),
+  ensure_experience_continuity: Type.Boolean(),
+  has_encrypted_payloads: Type.Boolean(),
+  version: Type.Integer(),
+  evaluation_runtime: Type.String(),
+  evaluation_tags: Type.Array(Type.String()),
+  bucketing_identifier: Type.String(),
+});
+
+/** The minimal form of a live flag; encrypted payloads are left out. */
+export function wireMinimalFlag(projectId: number, flag: LiveFlag): Static<typeof MinimalFlag> {
+  return {
+    id: flag.id,
+    team_id: projectId,
+    name: flag.name,
+    key: flag.key,
+    filters: flag.filters,
+    deleted: false,
+    active: flag.active,
+    ensure_experience_continuity: flag.ensureExperienceContinuity,
+    has_encrypted_payloads: flag.sealedPayloads !== null,
+    version: flag.version,
+    evaluation_runtime: flag.evaluationRuntime,
+    evaluation_tags: [...flag.evaluationContexts],
+    bucketing_identifier: flag.bucketingIdentifier,
+  };
 }
 
 /** What became of a flag, and why that is said (posthog-api 4.5). */

@@ -1,0 +1,137 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { type Kysely, type SqlBool, sql } from "kysely";
+import type { Audience, AudiencePerson } from "../../flags/audience.ts";
+import { decodeInstant, decodeJson } from "./codec.ts";
+import type { Schema } from "./schema.ts";
+import type { SqlDatabase } from "./sql-database.ts";
+
+/** Persons or groups read by one statement. */
+const RUN_ROWS = 500;
+const NO_OVERRIDES: ReadonlyMap<string, string> = new Map();
+const NO_COHORTS: ReadonlySet<number> = new Set();
+
+/** {@link Audience} on SQL. */
+export function createAudience({ reads }: Pick<SqlDatabase, "reads">): Audience {
+  return {
+    async countPersons(projectId) {
+      const { count } = await reads
+        .selectFrom("persons")
+        .select((eb) => eb.fn.countAll<number>().as("count"))
+        .where("project_id", "=", projectId)
+        .executeTakeFirstOrThrow();
+      return Number(count);
+    },
+
+    async countGroups(projectId, typeIndex) {
+      const { count } = await reads
+        .selectFrom("groups")
+        .select((eb) => eb.fn.countAll<number>().as("count"))
+        .where("project_id", "=", projectId)
+        .where("group_type_index", "=", typeIndex)
+        .executeTakeFirstOrThrow();
+      return Number(count);
+    },
+
+    async *persons(projectId, { hashKeyOverrides }) {
+      let last: { created_at: number; id: number } | undefined;
+      for (;;) {
+        const rows = await reads
+          .selectFrom("persons")
+          .select(["id", "uuid", "properties", "created_at"])
+          .where("project_id", "=", projectId)
+          .$if(last !== undefined, (query) =>
+            query.where(sql<SqlBool>`(created_at, id) < (${last?.created_at}, ${last?.id})`),
+          )
+          .orderBy("created_at", "desc")
+          .orderBy("id", "desc")
+          .limit(RUN_ROWS)
+          .execute();
+        if (rows.length === 0) return;
+        const ids = rows.map(({ id }) => id);
+        const distinctIds = await firstIds(reads, ids);
+        const cohorts = await cohortIds(reads, ids);
+        const overrides = hashKeyOverrides ? await hashKeys(reads, ids) : undefined;
+        yield rows.map(
+          (row): AudiencePerson => ({
+            uuid: row.uuid,
+            distinctId: distinctIds.get(row.id) ?? "",
+            facts: {
+              properties: decodeJson(row.properties),
+              createdAt: decodeInstant(row.created_at),
+              staticCohortIds: cohorts.get(row.id) ?? NO_COHORTS,
+              hashKeyOverrides: overrides?.get(row.id) ?? NO_OVERRIDES,
+            },
+          }),
+        );
+        if (rows.length < RUN_ROWS) return;
+        last = rows.at(-1);
+        await nextTurn();
+      }
+    },
+
+    async *groups(projectId, typeIndex) {
+      let last: { created_at: number; group_key: string } | undefined;
+      for (;;) {
+        const rows = await reads
+          .selectFrom("groups")
+          .select(["group_key", "properties", "created_at"])
+          .where("project_id", "=", projectId)
+          .where("group_type_index", "=", typeIndex)
+          .$if(last !== undefined, (query) =>
+            query.where(
+              sql<SqlBool>`(created_at, group_key) < (${last?.created_at}, ${last?.group_key})`,
+            ),
+          )
+          .orderBy("created_at", "desc")
+          .orderBy("group_key", "desc")
+          .limit(RUN_ROWS)
+          .execute();
+        if (rows.length === 0) return;
+        yield rows.map((row) => ({ key: row.group_key, properties: decodeJson(row.properties) }));
+        if (rows.length < RUN_ROWS) return;
+        last = rows.at(-1);
+        await nextTurn();
+      }
+    },
+  };
+}
+
+async function firstIds(reads: Kysely<Schema>, personIds: readonly number[]) {
+  const rows = await reads
+    .selectFrom("person_distinct_ids")
+    .select(["person_id", (eb) => eb.fn.min("distinct_id").as("first")])
+    .where("person_id", "in", personIds)
+    .groupBy("person_id")
+    .execute();
+  return new Map(rows.map(({ person_id, first }) => [person_id, first]));
+}
+
+async function cohortIds(reads: Kysely<Schema>, personIds: readonly number[]) {
+  const rows = await reads
+    .selectFrom("cohort_members")
+    .selectAll()
+    .where("person_id", "in", personIds)
+    .execute();
+  const ids = new Map<number, Set<number>>();
+  for (const { person_id, cohort_id } of rows) {
+    const known = ids.get(person_id);
+    if (known) known.add(cohort_id);
+    else ids.set(person_id, new Set([cohort_id]));
+  }
+  return ids;
+}
+
+async function hashKeys(reads: Kysely<Schema>, personIds: readonly number[]) {
+  const rows = await reads
+    .selectFrom("flag_hash_key_overrides")
+    .selectAll()
+    .where("person_id", "in", personIds)
+    .execute();
+  const keys = new Map<number, Map<string, string>>();
+  for (const { person_id, flag_key, hash_key } of rows) {
+    const known = keys.get(person_id);
+    if (known) known.set(flag_key, hash_key);
+    else keys.set(person_id, new Map([[flag_key, hash_key]]));
+  }
+  return keys;
+}

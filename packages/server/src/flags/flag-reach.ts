@@ -1,0 +1,183 @@
+import { evaluateFlags } from "@hedgerow/core/flags/evaluate-flags";
+import type { EvaluationRequest, StoredFacts } from "@hedgerow/core/flags/evaluation-request";
+import type { FlagDefinition, ProjectDefinitions } from "@hedgerow/core/flags/flag";
+import type { FlagSet } from "@hedgerow/core/flags/flag-set";
+import { selectFlags } from "@hedgerow/core/flags/select-flags";
+import type { Json, JsonObject } from "@hedgerow/core/json";
+import { Refusal } from "../http/errors.ts";
+import type { Audience, AudienceGroup, AudiencePerson } from "./audience.ts";
+import { checkFilters } from "./check-filters.ts";
+import type { CompiledFlags } from "./compiled-flags.ts";
+
+/** How many of those a project knows match a condition. */
+export interface Reach {
+  readonly affected: number;
+  readonly total: number;
+  /** True when counting would have taken too long: the first counted stand for all. */
+  readonly isEstimate: boolean;
+}
+
+/** Whom a flag, or a condition of one, is for: by the very evaluation that answers flag requests. */
+export interface FlagReach {
+  /**
+   * Counts the stored persons, or the groups of a type, that match a condition, whatever its rollout.
+   * Throws a refusal that names `condition` for one that no flag may have.
+   */
+  ofCondition(
+    projectId: number,
+    condition: JsonObject,
+    groupTypeIndex: number | null,
+  ): Promise<Reach>;
+
+  /** Uuids of the stored persons for whom a flag is on under their first distinct id, in runs. */
+  personsOf(projectId: number, flag: FlagDefinition): AsyncIterable<readonly string[]>;
+}
+
+/** Counting ends here; what is not counted by then is estimated. */
+const MAX_COUNT_MS = 10_000;
+/** No flag has this key: it has a character that keys have not. */
+const PROBE_KEY = "?";
+/** Evaluating makes room for other work this often. */
+const SLICE_PERSONS = 100;
+
+/** {@link FlagReach} over all that is stored. */
+export function createFlagReach({
+  audience,
+  compiledFlags,
+  compile,
+  caughtUp,
+  clock,
+  maxCountMs = MAX_COUNT_MS,
+}: {
+  audience: Audience;
+  compiledFlags: Pick<CompiledFlags, "get">;
+  compile: (definitions: ProjectDefinitions, earlier: FlagSet | undefined) => FlagSet;
+  /** Resolves once everything captured before is stored as far as persons and groups go. */
+  caughtUp: () => Promise<unknown>;
+  clock: () => Date;
+  maxCountMs?: number;
+}): FlagReach {
+  /** Counts by runs until the time is over. */
+  async function count<Item>(
+    total: number,
+    runs: AsyncIterable<readonly Item[]>,
+    isAffected: (item: Item) => boolean,
+  ): Promise<Reach> {
+    const endMs = performance.now() + maxCountMs;
+    let seen = 0;
+    let affected = 0;
+    for await (const run of runs) {
+      for (const item of run) if (isAffected(item)) affected += 1;
+      seen += run.length;
+      if (performance.now() > endMs && seen < total) {
+        return { affected: Math.round((affected * total) / seen), total, isEstimate: true };
+      }
+    }
+    return { affected, total: seen, isEstimate: false };
+  }
+
+  return {
+    async ofCondition(projectId, condition, groupTypeIndex) {
+      await caughtUp();
+      const { definitions, flagSet } = await compiledFlags.get(projectId);
+      const groups: Json[] = [{ ...condition, rollout_percentage: 100, variant: null }];
+      let filters: JsonObject;
+      try {
+        filters = checkFilters(
+          { groups, aggregation_group_type_index: groupTypeIndex },
+          { definitions, id: null, key: PROBE_KEY },
+        );
+      } catch (error) {
+        if (!(error instanceof Refusal)) throw error;
+        throw new Refusal(error.code, error.message, { attr: "condition" });
+      }
+      const probe = { ...PROBE, filters };
+      const set = compile({ ...definitions, flags: [...definitions.flags, probe] }, flagSet);
+      const isOn = evaluator(set, PROBE_KEY, clock());
+      if (groupTypeIndex === null) {
+        return await count(
+          await audience.countPersons(projectId),
+          audience.persons(projectId, { hashKeyOverrides: false }),
+          (person) => isOn(requestOfPerson(person)),
+        );
+      }
+      const type = definitions.groupTypes.find(({ index }) => index === groupTypeIndex);
+      if (type === undefined) return { affected: 0, total: 0, isEstimate: false };
+      return await count(
+        await audience.countGroups(projectId, groupTypeIndex),
+        audience.groups(projectId, groupTypeIndex),
+        (group) => isOn(requestOfGroup(type.name, group)),
+      );
+    },
+
+    async *personsOf(projectId, flag) {
+      await caughtUp();
+      const { flagSet } = await compiledFlags.get(projectId);
+      const isOn = evaluator(flagSet, flag.key, clock());
+      const runs = audience.persons(projectId, { hashKeyOverrides: true });
+      for await (const persons of runs) {
+        for (let from = 0; from < persons.length; from += SLICE_PERSONS) {
+          const slice = persons.slice(from, from + SLICE_PERSONS);
+          yield slice.filter((person) => isOn(requestOfPerson(person))).map(({ uuid }) => uuid);
+        }
+      }
+    },
+  };
+}
+
+const PROBE: Omit<FlagDefinition, "filters"> = {
+  id: 0,
+  key: PROBE_KEY,
+  name: "",
+  active: true,
+  version: 1,
+  ensureExperienceContinuity: false,
+  bucketingIdentifier: "distinct_id",
+  evaluationRuntime: "all",
+  evaluationContexts: [],
+  hasExperiment: false,
+  isSurveyFlag: false,
+};
+
+/** Who asks, as far as what is stored tells. */
+type Asker = Pick<EvaluationRequest, "distinctId" | "groups" | "groupProperties"> & {
+  readonly stored: StoredFacts;
+};
+
+function requestOfPerson({ distinctId, facts }: AudiencePerson): Asker {
+  return { distinctId, groups: {}, groupProperties: {}, stored: { person: facts, groups: {} } };
+}
+
+function requestOfGroup(typeName: string, { key, properties }: AudienceGroup): Asker {
+  return {
+    distinctId: "",
+    groups: { [typeName]: key },
+    groupProperties: {},
+    stored: { person: null, groups: { [typeName]: properties } },
+  };
+}
+
+/** Tells whether a flag is on, with what it depends on. */
+function evaluator(set: FlagSet, key: string, now: Date): (asker: Asker) => boolean {
+  const runtime = set.byKey.get(key)?.definition.evaluationRuntime;
+  const selection = {
+    keys: [key],
+    contexts: null,
+    runtime: runtime === "client" ? ("client" as const) : ("server" as const),
+    onlySurveyFlags: false,
+  };
+  const selected = selectFlags(set, selection);
+  return (asker) => {
+    const request: EvaluationRequest = {
+      ...asker,
+      now,
+      deviceId: null,
+      anonDistinctId: null,
+      personProperties: {},
+      geoProperties: {},
+      selection,
+    };
+    const { evaluations } = evaluateFlags(set, request, selected);
+    return evaluations.some(({ flag, value }) => flag.key === key && value !== false);
+  };
+}
