@@ -161,11 +161,15 @@ function leastOf(readers: readonly Reader[]): Reader | undefined {
 export const mergeInThread: MergeRuns = (merge, givenUp) =>
   new Promise((resolve, reject) => {
     const thread = openThread(new URL("./merge-runs-thread.ts", import.meta.url), merge);
-    givenUp.addEventListener("abort", () => void thread.terminate(), { once: true });
+    const giveUp = () => void thread.terminate();
+    givenUp.addEventListener("abort", giveUp);
     thread.once("message", resolve);
     thread.once("error", reject);
-    // After an answer or an error this changes nothing.
-    thread.once("exit", () => reject(new Error("the thread that merges runs ended")));
+    thread.once("exit", () => {
+      givenUp.removeEventListener("abort", giveUp);
+      // After an answer or an error this changes nothing.
+      reject(new Error("the thread that merges runs ended"));
+    });
   });
 
 function writeWhole(fd: number, bytes: Uint8Array): void {
