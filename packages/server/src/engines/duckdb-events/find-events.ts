@@ -168,24 +168,42 @@ export async function countEvents(connection: DuckDBConnection, filter: Filter):
   return Number(result.getRows()[0]?.[0] ?? 0);
 }
 
+/**
+ * Where events stand that have one of the next positions, in order. Positions are dense, and bounds
+ * let the blocks of the table beyond them be skipped.
+ */
+async function readLengths(
+  connection: DuckDBConnection,
+  position: number,
+  count: number,
+): Promise<readonly Key[]> {
+  const lengths = await connection.runAndReadAll(
+    `select position::double, properties_length from events
+      where position > $1::bigint and position <= $1::bigint + $2 order by position`,
+    [String(position), count],
+  );
+  return (lengths.getRows() as [number, number][]).map(([at, length]) => {
+    return { position: at, timestampMs: 0, length };
+  });
+}
+
 /** Events of all projects above a position, in order; a run of large ones ends early. */
 export async function readEventsAfter(
   connection: DuckDBConnection,
   position: number,
   limit: number,
 ): Promise<readonly PlacedEvent[]> {
-  // Positions are dense: all between bounds lets the blocks of the table beyond them be skipped.
-  const lengths = await connection.runAndReadAll(
-    `select position::double, properties_length from events
-      where position >= (select min(position) from events where position > $1::bigint)
-        and position < (select min(position) from events where position > $1::bigint) + $2
-      order by position`,
-    [String(position), limit],
-  );
-  const stored = (lengths.getRows() as [number, number][]).map(([at, length]) => {
-    return { position: at, timestampMs: 0, length };
-  });
-  const [run] = split(stored);
+  let keys = await readLengths(connection, position, limit);
+  if (keys.length === 0) {
+    const next = await connection.runAndReadAll(
+      "select min(position)::double from events where position > $1::bigint",
+      [String(position)],
+    );
+    const first = next.getRows()[0]?.[0];
+    if (typeof first !== "number") return [];
+    keys = await readLengths(connection, first - 1, limit);
+  }
+  const [run] = split(keys);
   const [first, last] = [run?.[0], run?.at(-1)];
   if (!first || !last) return [];
   const rows = await connection.runAndReadAll(
