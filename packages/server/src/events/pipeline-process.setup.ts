@@ -1,14 +1,40 @@
 import { numberedEvent } from "./numbered-events.setup.ts";
-import { temporaryPipeline } from "./pipeline.setup.ts";
+import { type Around, temporaryPipeline } from "./pipeline.setup.ts";
 
 /**
  * A process that captures for the crash test until it is killed: events numbered from a given one
  * on, some of them twice. Says on standard output up to which number events are acknowledged.
- * Arguments: folder, project, first number.
+ * Arguments: folder, project, first number; then, perhaps, a call after which it kills itself, and
+ * the how-manieth.
  */
-const [folder, project, first] = process.argv.slice(2);
+const [folder, project, first, killAfter, killAt] = process.argv.slice(2);
 const projectId = Number(project);
-const run = await temporaryPipeline(folder).start({}, { storeEveryMs: 20 });
+
+/** Calls of the worker that change something, by where they stand on an event's way. */
+export type DeadlyCall = "applyEvents" | "insert" | "release";
+
+let calls = 0;
+
+/** The call as it is, but for the one whose caller never hears of its end. */
+function deadly<Args extends readonly unknown[], Result>(
+  name: DeadlyCall,
+  call: (...args: Args) => Promise<Result>,
+): (...args: Args) => Promise<Result> {
+  if (name !== killAfter) return call;
+  return async (...args) => {
+    const result = await call(...args);
+    calls++;
+    if (calls >= Number(killAt)) process.kill(process.pid, "SIGKILL");
+    return result;
+  };
+}
+
+const around: Around = {
+  persons: (real) => ({ ...real, applyEvents: deadly("applyEvents", real.applyEvents) }),
+  events: (real) => ({ ...real, insert: deadly("insert", real.insert) }),
+  log: (real) => ({ ...real, release: deadly("release", real.release) }),
+};
+const run = await temporaryPipeline(folder).start(around, { storeEveryMs: 20 });
 
 async function capture(from: number, to: number): Promise<void> {
   await run.append(
