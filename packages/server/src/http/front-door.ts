@@ -16,7 +16,10 @@ import { failureOf, JSON_TYPE } from "./errors.ts";
  */
 export type PlainRequest = Pick<FastifyRequest, "body" | "headers" | "query" | "ip">;
 
-/** Answers a plain request with JSON text; throws or rejects with a refusal or a fault. */
+/**
+ * Answers a plain request with JSON text, or without content where it is empty; throws or rejects
+ * with a refusal or a fault.
+ */
 export type PlainHandler = (request: PlainRequest) => string | Promise<string>;
 
 /**
@@ -51,26 +54,38 @@ export function createFrontDoor(options: {
   const handlers = new Map<string, PlainHandler>();
   const arrive = createTurns(logger);
 
-  function handlerOf(request: IncomingMessage): PlainHandler | undefined {
-    if (request.method !== "POST") return undefined;
-    const { url = "" } = request;
+  // SDKs ask under few addresses. Those with a time in them come once each: hence the bound.
+  const seen = new Map<string, Target | null>();
+
+  function targetOf(url: string): Target | null {
+    const known = seen.get(url);
+    if (known !== undefined) return known;
     const queryAt = url.indexOf("?");
     const handler = handlers.get(queryAt === -1 ? url : url.slice(0, queryAt));
-    return handler && isPlain(request, maxBodyBytes) ? handler : undefined;
+    const query = queryAt === -1 ? "" : url.slice(queryAt + 1);
+    const target = handler ? { handler, query: Object.freeze(parseQuery(query)) } : null;
+    if (url.length > MAX_SEEN_CHARS) return target;
+    if (seen.size >= MAX_SEEN) seen.clear();
+    seen.set(url, target);
+    return target;
   }
 
   return {
     add(path, handler) {
       handlers.set(path, handler);
       handlers.set(`${path}/`, handler);
+      seen.clear();
     },
 
-    shut: () => handlers.clear(),
+    shut() {
+      handlers.clear();
+      seen.clear();
+    },
 
     createServer(listener, { http = {}, keepAliveTimeout, requestTimeout, connectionTimeout }) {
       const server = createServer(http, (request, response) => {
-        const handler = handlerOf(request);
-        if (handler) takeIn(request, response, { handler, arrive });
+        const target = request.method === "POST" ? targetOf(request.url ?? "") : null;
+        if (target && isPlain(request, maxBodyBytes)) takeIn(request, response, { target, arrive });
         else listener(request, response);
       });
       if (keepAliveTimeout !== undefined) server.keepAliveTimeout = keepAliveTimeout;
@@ -79,6 +94,16 @@ export function createFrontDoor(options: {
       return server;
     },
   };
+}
+
+/** Most addresses, and longest one, that are known without parsing. */
+const MAX_SEEN = 500;
+const MAX_SEEN_CHARS = 200;
+
+/** What an address stands for. */
+interface Target {
+  readonly handler: PlainHandler;
+  readonly query: Readonly<Record<string, unknown>>;
 }
 
 /** Parses a query string; the framework's requests are parsed by the same function. */
@@ -94,14 +119,14 @@ function isPlain({ headers }: IncomingMessage, maxBodyBytes: number): boolean {
   const { "content-length": length, "content-type": type } = headers;
   if (length === undefined || !(Number(length) <= maxBodyBytes)) return false;
   if (headers["transfer-encoding"] !== undefined) return false;
-  return type === undefined || USUAL_MEDIA_TYPE.test(type);
+  return type === undefined || type === "application/json" || USUAL_MEDIA_TYPE.test(type);
 }
 
 /** A request whose body is there. */
 interface Arrived {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
-  readonly handler: PlainHandler;
+  readonly target: Target;
   readonly body: Buffer;
 }
 
@@ -122,8 +147,8 @@ function createTurns(logger: Pick<FastifyBaseLogger, "error">): (arrived: Arrive
     const answers: (Answer | Promise<Answer>)[] = [];
     let sent = 0;
     let startedMs = performance.now();
-    for (const [at, { request, handler, body }] of turn.entries()) {
-      answers.push(answerOf(handler, new ArrivedRequest(request, body), logger));
+    for (const [at, arrived] of turn.entries()) {
+      answers.push(answerOf(arrived.target.handler, new ArrivedRequest(arrived), logger));
       const nowMs = performance.now();
       if (at < turn.length - 1 && nowMs - startedMs < MAX_TURN_MS) continue;
       for (; sent <= at; sent++) {
@@ -148,7 +173,7 @@ function answerOf(
   request: PlainRequest,
   logger: Pick<FastifyBaseLogger, "error">,
 ): Answer | Promise<Answer> {
-  const succeed = (text: string): Answer => ({ status: 200, text });
+  const succeed = (text: string): Answer => ({ status: text === "" ? 204 : 200, text });
   try {
     const text = handler(request);
     return typeof text === "string"
@@ -163,7 +188,7 @@ function answerOf(
 function takeIn(
   request: IncomingMessage,
   response: ServerResponse,
-  { handler, arrive }: { handler: PlainHandler; arrive: (arrived: Arrived) => void },
+  { target, arrive }: { target: Target; arrive: (arrived: Arrived) => void },
 ): void {
   let body: Buffer = NO_BYTES;
   let chunks: Buffer[] | undefined;
@@ -175,7 +200,7 @@ function takeIn(
     }
   });
   request.on("end", () => {
-    arrive({ request, response, handler, body: chunks ? Buffer.concat(chunks) : body });
+    arrive({ request, response, target, body: chunks ? Buffer.concat(chunks) : body });
   });
 }
 
@@ -185,16 +210,14 @@ const NO_BYTES = Buffer.alloc(0);
 class ArrivedRequest implements PlainRequest {
   readonly body: Buffer;
   readonly headers: IncomingMessage["headers"];
-  readonly query: Record<string, unknown>;
+  readonly query: Readonly<Record<string, unknown>>;
   readonly #raw: IncomingMessage;
 
-  constructor(raw: IncomingMessage, body: Buffer) {
-    const { headers, url = "" } = raw;
-    const queryAt = url.indexOf("?");
+  constructor({ request, target, body }: Arrived) {
     this.body = body;
-    this.headers = headers;
-    this.query = parseQuery(queryAt === -1 ? "" : url.slice(queryAt + 1));
-    this.#raw = raw;
+    this.headers = request.headers;
+    this.query = target.query;
+    this.#raw = request;
   }
 
   get ip(): string {
@@ -211,7 +234,8 @@ interface Answer {
 function send(request: IncomingMessage, response: ServerResponse, answer: Answer): void {
   const { status, text, headers } = answer;
   const byteLength = Buffer.byteLength(text);
-  const head: (string | number)[] = ["content-type", JSON_TYPE, "content-length", byteLength];
+  const head: (string | number)[] =
+    status === 204 ? [] : ["content-type", JSON_TYPE, "content-length", byteLength];
   for (const field of corsHeadersOf(request.headers)) head.push(field);
   if (headers) for (const [name, value] of Object.entries(headers)) head.push(name, value);
   response.writeHead(status, head);
