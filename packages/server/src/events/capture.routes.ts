@@ -1,9 +1,10 @@
-import type { FastifyReply, FastifyRequest } from "fastify";
 import type { App } from "../http/app.ts";
 import { clientAddressOf } from "../http/client-address.ts";
 import { bearerOf } from "../http/credentials.ts";
 import { decodeBody, encodedBodyOf } from "../http/decode-body.ts";
 import { Refusal } from "../http/errors.ts";
+import type { PlainHandler, PlainRequest } from "../http/front-door.ts";
+import { takePlain } from "../http/public-api.ts";
 import { queryText } from "../http/query-text.ts";
 import { networks } from "../platform/network-address.ts";
 import { CaptureAnswer, CaptureQuery, wireCaptured } from "./capture.schemas.ts";
@@ -33,15 +34,16 @@ export function captureRoutes(app: App, deps: CaptureRouteDeps): void {
   const isTrustedProxy = networks(deps.trustedProxies);
 
   const captureAs =
-    (nameForUnnamed: string | null) => async (request: FastifyRequest, reply: FastifyReply) => {
+    (nameForUnnamed: string | null): PlainHandler =>
+    async (request) => {
       const input = readRequest(request);
       const clientAddress = clientAddressOf(request, isTrustedProxy);
       const sdk = sdkOfRequest(request);
       const captured = await capture(deps, { ...input, clientAddress, nameForUnnamed, sdk });
-      return isBeacon(request) ? reply.code(204).send() : wireCaptured(captured);
+      return isBeacon(request) ? "" : JSON.stringify(wireCaptured(captured));
     };
 
-  function readRequest(request: FastifyRequest) {
+  function readRequest(request: PlainRequest) {
     try {
       return readBody(request);
     } catch (error) {
@@ -50,10 +52,10 @@ export function captureRoutes(app: App, deps: CaptureRouteDeps): void {
     }
   }
 
-  async function takeRecording(request: FastifyRequest, reply: FastifyReply) {
+  const takeRecording: PlainHandler = async (request) => {
     await discard(deps.projects, readRequest(request));
-    return isBeacon(request) ? reply.code(204).send() : { status: 1 as const };
-  }
+    return isBeacon(request) ? "" : JSON.stringify({ status: 1 });
+  };
 
   const schema = (summary: string) => ({
     tags,
@@ -62,26 +64,23 @@ export function captureRoutes(app: App, deps: CaptureRouteDeps): void {
     response: { 200: CaptureAnswer },
   });
 
-  const method = ["GET", "POST"];
-  for (const url of CAPTURE_PATHS) {
-    const summary = "Capture one event, a list of events or a batch";
-    app.route({ method, url, schema: schema(summary), handler: captureAs(null) });
+  for (const path of CAPTURE_PATHS) {
+    takePlain(app, path, {
+      schema: schema("Capture one event, a list of events or a batch"),
+      handler: captureAs(null),
+    });
   }
-  app.route({
-    method,
-    url: "/engage",
+  takePlain(app, "/engage", {
     schema: schema("Capture events; those without a name set properties of their person"),
     handler: captureAs("$identify"),
   });
-  app.route({
-    method,
-    url: "/s",
+  takePlain(app, "/s", {
     schema: schema("Accept session recordings, which are not kept"),
     handler: takeRecording,
   });
 }
 
-function readBody(request: FastifyRequest): Pick<CaptureInput, "body" | "text" | "beside"> {
+function readBody(request: PlainRequest): Pick<CaptureInput, "body" | "text" | "beside"> {
   const { value, text, form } = decodeBody(encodedBodyOf(request), "invalid_payload");
   const { query } = request;
   const beside = {
@@ -99,7 +98,7 @@ function readBody(request: FastifyRequest): Pick<CaptureInput, "body" | "text" |
 /** A body that cannot be read may be of a project all the same: the one that the query or a header names. */
 export function tellUndecodable(
   { projects, observer }: Pick<CaptureDeps, "projects" | "observer">,
-  request: FastifyRequest,
+  request: PlainRequest,
   refusal: Refusal,
 ): void {
   const { query } = request;
@@ -119,6 +118,6 @@ export function tellUndecodable(
   } else tell(found?.id);
 }
 
-function isBeacon(request: FastifyRequest): boolean {
+function isBeacon(request: PlainRequest): boolean {
   return queryText(request.query, "beacon") === "1";
 }

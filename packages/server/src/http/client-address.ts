@@ -30,7 +30,7 @@ export function geoAddressOf(request: Pick<FastifyRequest, "headers" | "ip">): s
  * nearest hop of `X-Forwarded-For`, read from the right, that is not one of them.
  */
 export function clientAddressOf(
-  request: FastifyRequest,
+  request: Pick<FastifyRequest, "headers" | "ip">,
   isTrustedProxy: IsInNetworks,
 ): string | null {
   let address = readAddress(request.ip);

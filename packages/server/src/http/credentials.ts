@@ -27,7 +27,7 @@ export function findCredential(
 }
 
 /** The key in the `Authorization` header, if there is one. */
-export function bearerOf(request: FastifyRequest): string | undefined {
+export function bearerOf(request: Pick<FastifyRequest, "headers">): string | undefined {
   return /^Bearer +(\S.*)$/i.exec(request.headers.authorization ?? "")?.[1]?.trim();
 }
 

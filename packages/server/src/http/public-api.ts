@@ -1,4 +1,4 @@
-import type { FastifyReply, FastifyRequest, FastifySchema } from "fastify";
+import type { FastifyReply, FastifyRequest, FastifySchema, RouteHandler } from "fastify";
 import { type App, frontDoorOf, MAX_BODY_BYTES, withMethodsChecked } from "./app.ts";
 import { corsHeadersOf } from "./cors.ts";
 import { JSON_TYPE } from "./errors.ts";
@@ -33,20 +33,33 @@ export function publicApi(app: App, register: (app: App) => void): void {
   });
 }
 
+interface PlainRoute {
+  readonly schema: FastifySchema;
+  readonly handler: PlainHandler;
+}
+
 /**
  * A `POST` route of a public scope that is asked too often for the framework's life cycle: the front
  * door answers it, and the framework whatever the front door leaves alone.
  */
-export function postPlain(
-  app: App,
-  path: string,
-  { schema, handler }: { schema: FastifySchema; handler: PlainHandler },
-): void {
+export function postPlain(app: App, path: string, { schema, handler }: PlainRoute): void {
   frontDoorOf(app).add(path, handler);
-  app.post(path, { schema }, (request, reply) => {
-    reply.header("content-type", JSON_TYPE);
-    return handler(request);
-  });
+  app.post(path, { schema }, inFramework(handler));
+}
+
+/** The same, with `GET` beside it: the framework's alone, nobody asks it often. */
+export function takePlain(app: App, path: string, { schema, handler }: PlainRoute): void {
+  frontDoorOf(app).add(path, handler);
+  app.route({ method: ["GET", "POST"], url: path, schema, handler: inFramework(handler) });
+}
+
+function inFramework(handler: PlainHandler): RouteHandler {
+  return (request, reply) => {
+    const send = (text: string) =>
+      text === "" ? reply.code(204).send() : reply.header("content-type", JSON_TYPE).send(text);
+    const answer = handler(request);
+    return typeof answer === "string" ? send(answer) : answer.then(send);
+  };
 }
 
 /** CORS; any header a preflight asks for is allowed (tracing tools add their own). */
