@@ -1,8 +1,17 @@
-import { cpSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { sampleEvent } from "../../events/event-log.contract.ts";
 import {
   describeEventStore,
   PERSON_A,
@@ -101,6 +110,22 @@ describe("openDuckDbEvents", () => {
     expect(third.known(1, [row.event])).toEqual(["new"]);
     expect(await third.insert(batchOf([row]))).toMatchObject({ stored: 1 });
     await third.close();
+  }, 60_000);
+
+  it("[ES-20] builds the index anew when its files turn out to be damaged while it works", async () => {
+    const store = await openDuckDbEvents(folder.path);
+    const rows = Array.from({ length: 33_000 }, (_, at) => sampleRow(1 + at));
+    await store.insert(batchOf(rows));
+    const index = `${folder.path}.index`;
+    const runs = () => readdirSync(index).filter((name) => name.endsWith(".run"));
+    await expect.poll(runs).not.toEqual([]);
+    await expect.poll(() => existsSync(join(index, "manifest.json"))).toBe(true);
+    for (const name of runs()) truncateSync(join(index, name));
+    const again = rows.slice(0, 10).map((row, at) => ({ ...row, position: 33_001 + at }));
+    await expect(store.insert(batchOf(again))).rejects.toThrow(/built anew/);
+    expect(await store.insert(batchOf(again))).toEqual({ stored: 0, duplicates: 10 });
+    expect(store.known(1, [again[0]?.event ?? sampleEvent()])).toEqual(["duplicate"]);
+    await store.close();
   }, 60_000);
 
   it("[ES-23] takes nothing for events that could not be stored: they are stored when they come again", async () => {

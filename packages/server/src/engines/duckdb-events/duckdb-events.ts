@@ -11,6 +11,8 @@ import {
   QueryTooLong,
 } from "../../events/event-store.ts";
 import type { PerformerSource } from "../../events/performers.ts";
+import type { FlagCalls } from "../../flags/flag-calls.ts";
+import { StoreUnavailable } from "../../platform/store-unavailable.ts";
 import {
   createDeadLetterTable,
   readDeadLetters,
@@ -19,9 +21,11 @@ import {
 } from "./dead-letters.ts";
 import { openDuckDbFile } from "./duckdb-file.ts";
 import { MOST_CLAIMS, openEventIndex } from "./event-index/event-index.ts";
+import { DamagedRun } from "./event-index/key-run.ts";
 import { appendRows, createEventTable, insertIdOf, type TextRow } from "./event-rows.ts";
 import { fillIndex } from "./fill-index.ts";
 import { countEvents, findEvents, projectsWithEvents, readEventsAfter } from "./find-events.ts";
+import { createFlagCalls } from "./flag-calls.ts";
 import { createTextTables } from "./long-texts.ts";
 import { findPerformers } from "./performers.ts";
 import { createPersonChangeTables, deleteEvents, moveEvents } from "./person-changes.ts";
@@ -68,7 +72,7 @@ const MAX_READERS = 2;
 export async function openDuckDbEvents(
   path: string,
   options: DuckDbEventsOptions = {},
-): Promise<EventStore & PerformerSource> {
+): Promise<EventStore & PerformerSource & FlagCalls> {
   const file = await openDuckDbFile({
     path,
     settings: {
@@ -89,12 +93,14 @@ export async function openDuckDbEvents(
   const receiptMs = (options.receiptDays ?? 30) * MS_PER_DAY;
   let stored = await file.read(readPosition);
   let prunedAtMs = 0;
-  const index = await openEventIndex({ folder: `${path}.index`, stored });
+  const folder = `${path}.index`;
+  let index = await openEventIndex({ folder, stored });
   await catchUp();
   for (const suffix of FORMER_INDEX) await rm(`${path}${suffix}`, { force: true });
 
   let inserting: Promise<unknown> = Promise.resolve();
   let hasFailed = false;
+  let isIndexDamaged = false;
   const waiters = new Set<{ readonly position: number; readonly resolve: () => void }>();
 
   /** Adds events that are stored and not in the index: it was lost, or the process died in between. */
@@ -108,6 +114,13 @@ export async function openDuckDbEvents(
   }
 
   async function insert(batch: EventBatch) {
+    if (isIndexDamaged) {
+      await index.close();
+      await rm(folder, { recursive: true, force: true });
+      index = await openEventIndex({ folder, stored });
+      isIndexDamaged = false;
+      hasFailed = true;
+    }
     if (hasFailed) {
       // What failed may be stored all the same: its commit was, and what followed went wrong.
       index.forget();
@@ -116,7 +129,14 @@ export async function openDuckDbEvents(
     }
     hasFailed = false;
     const total = { stored: 0, duplicates: 0 };
-    if (batch.end <= stored) return total;
+    if (batch.end <= stored) {
+      const isEmpty = [batch.rows, batch.merges, batch.drops, batch.deadLetters].every(
+        ({ length }) => length === 0,
+      );
+      if (isEmpty && batch.end === stored)
+        await file.write((writer) => savePosition(writer, stored));
+      return total;
+    }
     const isNew = ({ position }: { position: number }) => position > stored;
     const items = [...batch.rows.filter(isNew), ...batch.deadLetters.filter(isNew)].toSorted(
       (a, b) => a.position - b.position,
@@ -142,7 +162,7 @@ export async function openDuckDbEvents(
         await saveMerges(writer, batch.merges.filter(isInPart));
         await saveDeadLetters(writer, part.letters);
         if (isPruning) await removeReceipts(writer, new Date(at.getTime() - receiptMs));
-        await writer.run("update consumer set position = $1::bigint", [String(upTo)]);
+        await savePosition(writer, upTo);
       });
       if (isPruning) prunedAtMs = at.getTime();
       index.keep(upTo);
@@ -243,7 +263,9 @@ export async function openDuckDbEvents(
       afterOthers(() =>
         insert(batch).catch((error: unknown) => {
           hasFailed = true;
-          throw error;
+          if (!(error instanceof DamagedRun)) throw error;
+          isIndexDamaged = true;
+          throw new StoreUnavailable("the index of events is built anew", { cause: error });
         }),
       ),
 
@@ -273,13 +295,24 @@ export async function openDuckDbEvents(
 
     performers: (query) => findPerformers(read, query),
 
+    ...createFlagCalls(read),
+
     async count(query) {
       const search = searchOf(query);
       if (search === undefined) return 0;
       return read((connection) => countEvents(connection, search));
     },
 
-    known: (projectId, events) => events.map((event) => index.acquaint(projectId, event)),
+    known(projectId, events) {
+      try {
+        return events.map((event) => index.acquaint(projectId, event));
+      } catch (error) {
+        if (!(error instanceof DamagedRun)) throw error;
+        // Storing them tells, with an index that is whole again.
+        isIndexDamaged = true;
+        return events.map(() => "new");
+      }
+    },
 
     receipt(projectId, uuid) {
       const position = index.find(projectId, uuid);
@@ -327,6 +360,10 @@ async function createTables(connection: DuckDBConnection): Promise<void> {
   await createPersonChangeTables(connection);
   await connection.run("create table if not exists consumer (position bigint not null)");
   await connection.run("insert into consumer select 0 where not exists (from consumer)");
+}
+
+async function savePosition(connection: DuckDBConnection, position: number): Promise<void> {
+  await connection.run("update consumer set position = $1::bigint", [String(position)]);
 }
 
 async function readPosition(connection: DuckDBConnection): Promise<number> {

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { Type } from "typebox";
 import { Check } from "typebox/value";
 import type { Acquaintance, EventIdentity } from "../../../events/event-store.ts";
+import { StoreUnavailable } from "../../../platform/store-unavailable.ts";
 import { type IndexFiles, indexFiles } from "./index-files.ts";
 import { KEY_WORDS, type KeyHolder } from "./key-records.ts";
 import { DamagedRun, type RunInfo } from "./key-run.ts";
@@ -39,7 +40,8 @@ export type Claim =
 /**
  * Which uuids and `$insert_id`s are taken, derived from the stored events. What is claimed counts as
  * taken from `keep` on, which follows the commit of its events: nothing is taken by an event that
- * was not stored. The events above `end` are to be claimed or added again when the index is opened.
+ * was not stored. The events above `end` are to be added again when the index is opened. Looking
+ * something up throws {@link DamagedRun} where a file cannot be read: the folder is then to be removed.
  */
 export interface EventIndex {
   /** The position up to which the index knows every stored event. */
@@ -47,7 +49,10 @@ export interface EventIndex {
   /** The position of the event that has a uuid. */
   find(projectId: number, uuid: string): number | undefined;
   acquaint(projectId: number, event: EventIdentity): Acquaintance;
-  /** Waits until so many events can be kept. Rejects when the files of the index cannot be written. */
+  /**
+   * Waits until so many events can be kept. Rejects with `StoreUnavailable` when the files of the index
+   * cannot be written.
+   */
   makeRoom(events: number): Promise<void>;
   /** Takes uuid and `$insert_id` for an event, or tells who has them. */
   claim(event: IndexedEvent): Claim;
@@ -246,7 +251,12 @@ export async function openEventIndex(options: EventIndexOptions): Promise<EventI
 
     async makeRoom(events) {
       if (events > mostClaims) throw new Error("more events than can be claimed at a time");
-      while (stores.some(({ fresh }) => fresh.size + events > capacity)) await startWriting();
+      while (stores.some(({ fresh }) => fresh.size + events > capacity)) {
+        await startWriting().catch((cause: unknown) => {
+          const reason = cause instanceof Error ? cause.message : String(cause);
+          throw new StoreUnavailable(`the index of events cannot be written: ${reason}`, { cause });
+        });
+      }
     },
 
     claim(event) {

@@ -83,6 +83,7 @@ export function bytesOf(words: Uint32Array): Uint8Array {
 /** A run that can be asked. */
 export interface KeyRun {
   readonly info: RunInfo;
+  /** Throws {@link DamagedRun} where the file cannot be read. */
   find(key: Uint32Array): KeyHolder | undefined;
   close(): void;
 }
@@ -119,6 +120,14 @@ export function openKeyRun(path: string, info: RunInfo, known?: RunSummary): Key
     return low;
   }
 
+  function readPage(records: Uint32Array, number: number): void {
+    try {
+      readWhole(fd, records, number * PAGE_BYTES, info.file);
+    } catch (error) {
+      throw new DamagedRun(`${info.file} cannot be read`, { cause: error });
+    }
+  }
+
   function findInPage(records: number): number {
     let low = 0;
     let high = records - 1;
@@ -141,7 +150,7 @@ export function openKeyRun(path: string, info: RunInfo, known?: RunSummary): Key
       for (let at = firstPageOf(word); at < pageStarts.length; at++) {
         if ((pageStarts[at] as number) > word) return undefined;
         const records = Math.min(PAGE_RECORDS, info.count - at * PAGE_RECORDS);
-        readWhole(fd, page.subarray(0, records * RECORD_WORDS), at * PAGE_BYTES, info.file);
+        readPage(page.subarray(0, records * RECORD_WORDS), at);
         const found = findInPage(records);
         if (found >= 0) return readHolder(page, found);
       }

@@ -1,0 +1,140 @@
+import type { DuckDBConnection, DuckDBValue } from "@duckdb/node-api";
+import type {
+  CallCount,
+  CallQuery,
+  FlagCalls,
+  FlagDrift,
+  Journey,
+  JourneyStep,
+} from "../../flags/flag-calls.ts";
+import { timestampOf } from "./duckdb-values.ts";
+
+/** Runs queries on a connection of their own. */
+type Read = <Result>(use: (connection: DuckDBConnection) => Promise<Result>) => Promise<Result>;
+
+/** Calls that a journey is made of, at most. */
+const MAX_JOURNEY_CALLS = 200;
+
+const CALLED = "'$feature_flag_called'";
+const PERSON = "coalesce(m.into_id, e.person_id)";
+const CALLS = `events e left join person_merges m
+  on m.project_id = e.project_id and m.from_id = e.person_id`;
+
+/** {@link FlagCalls} on the columns that events have for them. */
+export function createFlagCalls(read: Read): FlagCalls {
+  return {
+    callsByDay: (query) =>
+      read(async (connection) => {
+        const { conditions, values } = conditionsOf(query);
+        const result = await connection.runAndReadAll(
+          `select strftime(e.timestamp, '%Y-%m-%d') as day, e.feature_flag_response as value,
+              count(*)::double, count(distinct ${PERSON})::double
+            from ${CALLS} where ${conditions}
+            group by day, value order by day, value nulls first`,
+          values,
+        );
+        return result
+          .getRows()
+          .map(([day, value, calls, persons]) => ({ day, value, calls, persons }) as CallCount);
+      }),
+
+    drift: ({ limit, ...query }) =>
+      read(async (connection) => {
+        const { conditions, values } = conditionsOf(query);
+        const result = await connection.runAndReadAll(
+          `select flag, count(*)::double,
+              count(*) filter (answers > 1)::double as drifting
+            from (
+              select e.feature_flag as flag, ${PERSON} as person,
+                  count(distinct coalesce(e.feature_flag_response, '')) as answers
+                from ${CALLS} where ${conditions} group by flag, person)
+            group by flag order by drifting desc, flag limit ${limit}`,
+          values,
+        );
+        return result
+          .getRows()
+          .map(([flagKey, persons, drifting]) => ({ flagKey, persons, drifting }) as FlagDrift);
+      }),
+
+    journeys: ({ limit, ...query }) =>
+      read(async (connection) => {
+        const { conditions, values } = conditionsOf(query);
+        const result = await connection.runAndReadAll(
+          `with calls as (
+              select ${PERSON} as person, e.feature_flag_response as value, e.distinct_id,
+                  e.session_id, epoch_ms(e.timestamp)::double as at, e.position
+                from ${CALLS} where ${conditions}),
+            drifting as (
+              select person, max(at) as latest from calls group by person
+                having count(distinct coalesce(value, '')) > 1
+                order by latest desc, person limit ${limit}),
+            numbered as (
+              select c.*, d.latest,
+                  row_number() over (partition by c.person order by c.at, c.position) as place
+                from calls c join drifting d on d.person = c.person)
+            select person::varchar, value, distinct_id, session_id, at from numbered
+              where place <= ${MAX_JOURNEY_CALLS}
+              order by latest desc, person, at, position`,
+          values,
+        );
+        return toJourneys(result.getRows() as CallRow[]);
+      }),
+
+    lastCalls: (storedSince) =>
+      read(async (connection) => {
+        const result = await connection.runAndReadAll(
+          `select project_id, feature_flag, epoch_ms(max(timestamp))::double from events
+            where event = ${CALLED} and feature_flag is not null and stored_at >= $1
+            group by project_id, feature_flag`,
+          [timestampOf(storedSince)],
+        );
+        return (result.getRows() as [number, string, number][]).map(([projectId, flagKey, at]) => ({
+          projectId,
+          flagKey,
+          at: new Date(at),
+        }));
+      }),
+  };
+}
+
+function conditionsOf({ projectId, from, to, flagKey }: CallQuery & { flagKey?: string }) {
+  const values: DuckDBValue[] = [projectId, timestampOf(from), timestampOf(to)];
+  const conditions = [
+    "e.project_id = $1",
+    `e.event = ${CALLED}`,
+    "e.timestamp >= $2",
+    "e.timestamp < $3",
+    flagKey === undefined
+      ? "e.feature_flag is not null"
+      : `e.feature_flag = $${values.push(flagKey)}`,
+  ];
+  return { conditions: conditions.join(" and "), values };
+}
+
+type CallRow = [
+  person: string,
+  value: string | null,
+  distinctId: string,
+  sessionId: string | null,
+  at: number,
+];
+
+/** Calls by person and time, those alike in a row made one step. */
+function toJourneys(rows: readonly CallRow[]): readonly Journey[] {
+  const journeys: { personId: string; steps: JourneyStep[] }[] = [];
+  for (const [personId, value, distinctId, sessionId, at] of rows) {
+    let journey = journeys.at(-1);
+    if (journey?.personId !== personId) {
+      journey = { personId, steps: [] };
+      journeys.push(journey);
+    }
+    const last = new Date(at);
+    const before = journey.steps.at(-1);
+    const continues =
+      before?.value === value && before.distinctId === distinctId && before.sessionId === sessionId;
+    if (continues)
+      journey.steps[journey.steps.length - 1] = { ...before, last, calls: before.calls + 1 };
+    else journey.steps.push({ value, distinctId, sessionId, first: last, last, calls: 1 });
+  }
+  return journeys;
+}
