@@ -1,4 +1,6 @@
+import { detectPropertyType, type PropertyType } from "@hedgerow/core/events/property-type";
 import type { JsonObject } from "@hedgerow/core/json";
+import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createEventDefinitionStore } from "../engines/sql/event-definition-store.ts";
 import { createPersonStore } from "../engines/sql/person-store.ts";
@@ -328,4 +330,78 @@ describe("the recorder of definitions", () => {
     expect(Object.keys(await world.types()).length).toBe(3);
     expect(world.faults).toEqual([]);
   });
+});
+
+describe("whatever happens in between", () => {
+  const value = fc.constantFrom<JsonObject[string]>(null, [], 1, "text", true, "2026-01-01");
+  const step = fc.oneof(
+    {
+      weight: 6,
+      arbitrary: fc.record({
+        event: fc.constantFrom("a", "b", "c"),
+        properties: fc.dictionary(fc.constantFrom("x", "y", "z", "toString"), value, {
+          maxKeys: 3,
+        }),
+      }),
+    },
+    { weight: 2, arbitrary: fc.constant("flush" as const) },
+    { weight: 1, arbitrary: fc.constant("outage" as const) },
+    { weight: 1, arbitrary: fc.constant("crash" as const) },
+  );
+
+  test("[ED-10] definitions are those of a single look at all events in order", async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { maxLength: 40 }), async (steps) => {
+        const run = await open();
+        try {
+          let current = await run.start();
+          const events = new Set<string>();
+          /** Types that the values of a property spoke for: any of them, after a crash. */
+          const types = new Map<string, Set<PropertyType | null>>();
+          const pairs = new Set<string>();
+          for (const step of steps) {
+            if (step === "flush") {
+              await current.flush();
+            } else if (step === "outage") {
+              run.fail(new Error("down"));
+              await current.flush().catch(() => {});
+              run.fail(undefined);
+            } else if (step === "crash") {
+              // What it has not written is lost with it; what is stored is not.
+              current = await run.start();
+            } else {
+              current.note([run.event(step.event, step.properties)]);
+              events.add(step.event);
+              for (const [name, given] of Object.entries(step.properties)) {
+                const seen = types.get(name) ?? new Set();
+                types.set(name, seen.add(detectPropertyType(name, given)));
+                pairs.add(`${step.event} ${name}`);
+              }
+            }
+          }
+          await eventually(async () => {
+            await current.flush();
+            return (await run.position()) === run.stored.length;
+          });
+          expect(await run.eventNames()).toEqual([...events].toSorted());
+          const found = Object.entries(await run.types());
+          expect(found.map(([name]) => name)).toEqual([...types.keys()].toSorted());
+          for (const [name, type] of found) {
+            const seen = types.get(name) ?? new Set();
+            if (seen.size > 1) seen.delete(null);
+            expect([...seen]).toContain(type);
+          }
+          for (const event of ["a", "b", "c"]) {
+            for (const name of Object.keys(await run.types({ kind: "event" }, [event]))) {
+              expect(pairs.delete(`${event} ${name}`)).toBe(true);
+            }
+          }
+          expect([...pairs]).toEqual([]);
+        } finally {
+          await run.close();
+        }
+      }),
+      { numRuns: 15 },
+    );
+  }, 120_000);
 });
