@@ -1,0 +1,250 @@
+import { randomUUID } from "node:crypto";
+import { compileFlags } from "@hedgerow/core/flags/compile-flags";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { createBacktrackingRegex } from "../engines/backtracking-regex/backtracking-regex.ts";
+import { createCohortStore } from "../engines/sql/cohort-store.ts";
+import { createFlagStore } from "../engines/sql/flag-store.ts";
+import { createMembershipStore } from "../engines/sql/membership-store.ts";
+import { projectsAndUsers } from "../engines/sql/projects-and-users.setup.ts";
+import type { SqlDatabase } from "../engines/sql/sql-database.ts";
+import { openTemporarySqlite } from "../engines/sql/sql-engines.contract.ts";
+import { QueryTooLong } from "../events/event-store.ts";
+import type { Performer, PerformerSource } from "../events/performers.ts";
+import { createCompiledFlags } from "../flags/compiled-flags.ts";
+import { type CohortCalculations, startCohortCalculations } from "./calculations.ts";
+import type { MembershipStore } from "./membership-store.ts";
+
+let database: SqlDatabase;
+let now: Date;
+let projectId: number;
+let persons: { id: number; uuid: string }[];
+let running: CohortCalculations | undefined;
+/** Who did which event, as events would tell. */
+let doings: Map<string, readonly Performer[] | Error>;
+/** Members that were written, one by one. */
+let written: (readonly number[])[];
+
+beforeEach(async () => {
+  database = await openTemporarySqlite();
+  now = new Date("2026-03-01T10:00:00Z");
+  const { newProject, newPerson } = await projectsAndUsers(database);
+  projectId = await newProject();
+  persons = [];
+  for (const name of ["ann", "bob", "cy"]) persons.push(await newPerson(projectId, [name]));
+  doings = new Map();
+  written = [];
+});
+afterEach(async () => {
+  await running?.close();
+  running = undefined;
+  await database.close();
+});
+
+const performers: PerformerSource = {
+  async *performers({ event }) {
+    const found = doings.get(event) ?? [];
+    if (found instanceof Error) throw found;
+    yield found;
+  },
+};
+const did = (...who: number[]): readonly Performer[] =>
+  who.map((index) => ({ personId: persons[index]?.uuid ?? "", times: 1 }));
+
+function start(reportFault: (error: unknown) => void = (error) => expect(error).toBeNull()) {
+  const store = createMembershipStore(database);
+  const recording: MembershipStore = {
+    ...store,
+    async changeMembers(project, cohort, change) {
+      written.push([...change.add, ...change.remove.map((id) => -id)]);
+      await store.changeMembers(project, cohort, change);
+    },
+  };
+  running = startCohortCalculations({
+    store: recording,
+    performers,
+    backtracking: createBacktrackingRegex(),
+    compiledFlags: createCompiledFlags({
+      flagStore: createFlagStore(database),
+      compile: (definitions) => compileFlags(definitions),
+      reportFault,
+    }),
+    caughtUp: async () => {},
+    clock: () => now,
+    reportFault,
+    everyMinutes: 5,
+    pollMs: 5,
+  });
+  return running;
+}
+async function create(event: string): Promise<number> {
+  const rule = { type: "behavioral", key: event, value: "performed_event" };
+  const revisions = await createFlagStore(database).revisions([projectId]);
+  const created = await createCohortStore(database).create(
+    projectId,
+    {
+      name: event,
+      description: "",
+      isStatic: false,
+      filters: { properties: { type: "AND", values: [rule] } },
+      deleted: false,
+    },
+    { uuids: [], distinctIds: [] },
+    { authorId: null, now, ifRevision: revisions.get(projectId) ?? 0 },
+  );
+  if (created === "stale") throw new Error(created);
+  return created.cohort.id;
+}
+const cohort = async (id: number) => {
+  const found = await createCohortStore(database).cohort(projectId, id);
+  if (!found) throw new Error("the cohort is gone");
+  return found;
+};
+async function membersOf(id: number): Promise<(string | undefined)[]> {
+  const ids = await createMembershipStore(database).memberIds(id, { after: 0, upTo: null }, 100);
+  return ids.map((personId) => ["ann", "bob", "cy"][persons.findIndex((p) => p.id === personId)]);
+}
+async function settled(...ids: number[]) {
+  await expect
+    .poll(async () => (await Promise.all(ids.map(cohort))).some((one) => one.isCalculating))
+    .toBe(false);
+}
+
+describe("calculations of cohorts", () => {
+  test("[CO-19] write only differences, and leave the revision of the project alone", async () => {
+    doings.set("bought", did(0, 1));
+    const id = await create("bought");
+    const revisions = () => createFlagStore(database).revisions([projectId]);
+    const before = await revisions();
+    start();
+    await settled(id);
+    expect(written).toEqual([[persons[0]?.id, persons[1]?.id]]);
+    doings.set("bought", did(1, 2));
+    now = new Date(now.getTime() + 6 * 60_000);
+    await expect.poll(() => membersOf(id)).toEqual(["bob", "cy"]);
+    await settled(id);
+    expect(written.slice(1).flat()).toEqual([-(persons[0]?.id ?? 0), persons[2]?.id]);
+    expect(await cohort(id)).toMatchObject({ memberCount: 2, calculatedAt: now });
+    now = new Date(now.getTime() + 6 * 60_000);
+    await expect.poll(async () => (await cohort(id)).calculatedAt).toEqual(now);
+    expect(written.length).toBe(3);
+    expect(await revisions()).toEqual(before);
+  });
+
+  test("[CO-22] that fail are counted and tried again later, keep the members, and hold up no other", async () => {
+    doings.set("bought", did(0));
+    const id = await create("bought");
+    start();
+    await settled(id);
+    doings.set("bought", new QueryTooLong());
+    now = new Date(now.getTime() + 6 * 60_000);
+    await expect.poll(async () => (await cohort(id)).errorsCalculating).toBe(1);
+    expect(await cohort(id)).toMatchObject({
+      isCalculating: false,
+      memberCount: 1,
+      calculationError: "the query takes too long",
+    });
+    expect(await membersOf(id)).toEqual(["ann"]);
+    doings.set("looked", did(2));
+    const other = await create("looked");
+    await settled(other);
+    expect(await membersOf(other)).toEqual(["cy"]);
+    doings.set("bought", did(0, 1));
+    now = new Date(now.getTime() + 2 * 60_000);
+    await expect.poll(() => membersOf(id)).toEqual(["ann", "bob"]);
+    await settled(id);
+    expect(await cohort(id)).toMatchObject({ errorsCalculating: 0, calculationError: null });
+  });
+
+  test("[CO-22] that end by a fault are reported, and tell no more than that", async () => {
+    const fault = new Error("secret");
+    doings.set("bought", fault);
+    const id = await create("bought");
+    const reported: unknown[] = [];
+    start((error) => reported.push(error));
+    await settled(id);
+    expect(reported).toEqual([fault]);
+    const { calculationError, errorsCalculating } = await cohort(id);
+    expect(errorsCalculating).toBe(1);
+    expect(calculationError).not.toContain("secret");
+  });
+
+  test("[CO-23] that were interrupted start again with the next process", async () => {
+    doings.set("bought", did(1));
+    const id = await create("bought");
+    // As a process that dies leaves it: begun, and never finished.
+    const store = createMembershipStore(database);
+    const [task] = await store.due(now, 1);
+    if (!task) throw new Error("nothing is due");
+    await store.start(task);
+    expect((await cohort(id)).isCalculating).toBe(true);
+    start();
+    await settled(id);
+    expect(await membersOf(id)).toEqual(["bob"]);
+  });
+
+  test("[CO-23] that end with the process leave their cohort due, and members of a changed rule are found anew", async () => {
+    doings.set("bought", did(0));
+    const id = await create("bought");
+    const store = createMembershipStore(database);
+    const [task] = await store.due(now, 1);
+    if (!task) throw new Error("nothing is due");
+    const revisions = await createFlagStore(database).revisions([projectId]);
+    await createCohortStore(database).update(
+      projectId,
+      id,
+      { name: "changed" },
+      { authorId: null, now, ifRevision: revisions.get(projectId) ?? 0 },
+    );
+    const dueAt = new Date(now.getTime() + 60_000);
+    await store.finish(task, { kind: "calculated", count: 7 }, { now, dueAt });
+    expect(await cohort(id)).toMatchObject({ memberCount: null, isCalculating: true });
+    const calculations = start();
+    await settled(id);
+    await calculations.close();
+    expect(await membersOf(id)).toEqual(["ann"]);
+  });
+
+  test("[CO-24] count large static cohorts now and then, and go through more members than one step takes", async () => {
+    doings.set("bought", did(0));
+    const { newStaticCohort } = await projectsAndUsers(database);
+    const many = await database.writes
+      .insertInto("persons")
+      .values(
+        Array.from({ length: 1203 }, () => ({
+          project_id: projectId,
+          uuid: randomUUID(),
+          properties: "{}",
+          property_times: "{}",
+          created_at: 0,
+          is_identified: 0,
+        })),
+      )
+      .returning(["id", "uuid"])
+      .execute();
+    const listed = await newStaticCohort(
+      projectId,
+      many.map(({ id }) => id),
+    );
+    doings.set(
+      "all",
+      many.map(({ uuid }) => ({ personId: uuid, times: 1 })),
+    );
+    const everyone = await create("all");
+    await createMembershipStore(database).request(projectId, [listed], now);
+    start();
+    await settled(listed, everyone);
+    expect((await cohort(everyone)).memberCount).toBe(1203);
+    doings.set(
+      "all",
+      many.slice(600).map(({ uuid }) => ({ personId: uuid, times: 1 })),
+    );
+    now = new Date(now.getTime() + 6 * 60_000);
+    await expect.poll(async () => (await cohort(everyone)).memberCount).toBe(603);
+    const row = await database.reads
+      .selectFrom("cohorts")
+      .select("member_count")
+      .where("id", "=", listed)
+      .executeTakeFirstOrThrow();
+    expect(row.member_count).toBe(1203);
+  });
+});
