@@ -27,6 +27,7 @@ import { createActivityLog } from "./engines/sql/activity-log.ts";
 import { createAudience } from "./engines/sql/audience.ts";
 import { createCohortStore } from "./engines/sql/cohort-store.ts";
 import { createEventDefinitionStore } from "./engines/sql/event-definition-store.ts";
+import { createExperimentStore } from "./engines/sql/experiment-store.ts";
 import { createFlagStore } from "./engines/sql/flag-store.ts";
 import { createIngestionWarningStore } from "./engines/sql/ingestion-warning-store.ts";
 import { createMembershipStore } from "./engines/sql/membership-store.ts";
@@ -71,6 +72,10 @@ import { receiptRoutes } from "./events/receipts.routes.ts";
 import { createRecentEvents } from "./events/recent-events.ts";
 import { createRefusals } from "./events/refusals.ts";
 import { startWorker } from "./events/worker.ts";
+import { createEligibleFlags } from "./experiments/eligible-flags.ts";
+import { experimentRoutes } from "./experiments/experiments.routes.ts";
+import { createExperiments } from "./experiments/experiments.ts";
+import { experimentsUsingFlag } from "./experiments/experiments-using-flag.ts";
 import { createChangeDefinitions } from "./flags/change-definitions.ts";
 import { createCompiledFlags, watchRevisions } from "./flags/compiled-flags.ts";
 import { copyFlagRoutes } from "./flags/copy-flags.routes.ts";
@@ -351,11 +356,12 @@ async function compose(
       groupTypes: (projectId) => persons.groupTypes(projectId),
     });
     activityRoutes(management, { activityLog, accounts });
+    const experimentStore = createExperimentStore(database);
     const flags = createFlags({
       flagStore,
       activityLog,
       accounts,
-      dependants: [flagsDependingOnFlag],
+      dependants: [flagsDependingOnFlag, experimentsUsingFlag(experimentStore)],
       changeDefinitions,
       seal,
       clock: now,
@@ -399,6 +405,13 @@ async function compose(
       compiledFlags,
     });
     cohortRoutes(management, { cohorts, activityLog, accounts });
+    experimentRoutes(management, {
+      experiments: createExperiments({ experimentStore, flags, changeDefinitions, clock: now }),
+      eligibleFlags: createEligibleFlags(flagStore),
+      activityLog,
+      accounts,
+      clock: now,
+    });
     personRoutes(management, {
       persons: createPersons({
         records: personRecords,

@@ -10,6 +10,7 @@ import { createAccountStore } from "../engines/sql/account-store.ts";
 import { createActivityLog } from "../engines/sql/activity-log.ts";
 import { createAudience } from "../engines/sql/audience.ts";
 import { createCohortStore } from "../engines/sql/cohort-store.ts";
+import { createExperimentStore } from "../engines/sql/experiment-store.ts";
 import { createFlagStore } from "../engines/sql/flag-store.ts";
 import { createMembershipStore } from "../engines/sql/membership-store.ts";
 import { createPersonRecords } from "../engines/sql/person-records.ts";
@@ -17,6 +18,10 @@ import { createPersonStore } from "../engines/sql/person-store.ts";
 import { projectsAndUsers } from "../engines/sql/projects-and-users.setup.ts";
 import { openTemporarySqlite } from "../engines/sql/sql-engines.contract.ts";
 import { createPendingPersons } from "../events/pending-persons.ts";
+import { createEligibleFlags } from "../experiments/eligible-flags.ts";
+import { experimentRoutes } from "../experiments/experiments.routes.ts";
+import { createExperiments } from "../experiments/experiments.ts";
+import { experimentsUsingFlag } from "../experiments/experiments-using-flag.ts";
 import { createApp } from "../http/app.ts";
 import { Refusal } from "../http/errors.ts";
 import { managementApi } from "../http/management-api.ts";
@@ -65,14 +70,16 @@ export async function openFlagsApi(reachOptions: { readonly maxCountMs?: number 
   const deps = { changeDefinitions, clock: () => clock.now };
   const seal = createPayloadSeal(randomBytes(32), randomBytes);
   const activityLog = createActivityLog(database);
+  const experimentStore = createExperimentStore(database);
   const flags = createFlags({
     flagStore,
     activityLog,
     accounts,
-    dependants: [flagsDependingOnFlag],
+    dependants: [flagsDependingOnFlag, experimentsUsingFlag(experimentStore)],
     seal,
     ...deps,
   });
+  const experiments = createExperiments({ experimentStore, flags, ...deps });
   const cohortStore = createCohortStore(database);
 
   const reportFault = (error: unknown) => {
@@ -142,6 +149,13 @@ export async function openFlagsApi(reachOptions: { readonly maxCountMs?: number 
       });
       copyFlagRoutes(management, {
         copyFlag: createCopyFlag({ flags, cohorts, cohortStore, compiledFlags, seal }),
+        accounts,
+        clock: () => clock.now,
+      });
+      experimentRoutes(management, {
+        experiments,
+        eligibleFlags: createEligibleFlags(flagStore),
+        activityLog,
         accounts,
         clock: () => clock.now,
       });

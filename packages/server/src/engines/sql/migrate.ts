@@ -8,6 +8,7 @@ import { personsManagement } from "./migrations/0006-persons-management.ts";
 import { flagManagement } from "./migrations/0007-flag-management.ts";
 import { flagLife } from "./migrations/0008-flag-life.ts";
 import { cohortCalculations } from "./migrations/0009-cohort-calculations.ts";
+import { experiments } from "./migrations/0012-experiments.ts";
 import type { SqlCapabilities, SqlDatabase } from "./sql-database.ts";
 
 /** A migration, written once for every engine. */
@@ -24,6 +25,7 @@ const MIGRATIONS: Readonly<Record<string, SqlMigration>> = {
   "0007-flag-management": flagManagement,
   "0008-flag-life": flagLife,
   "0009-cohort-calculations": cohortCalculations,
+  "0012-experiments": experiments,
 };
 
 /** Names of all steps, oldest first. */

@@ -112,6 +112,34 @@ export interface Schema {
     cohort_id: number;
     person_id: number;
   };
+  /** Experiments; what nothing filters or orders by is JSON. */
+  experiments: {
+    id: Generated<number>;
+    project_id: number;
+    name: string;
+    description: string | null;
+    start_date: number | null;
+    end_date: number | null;
+    flag_id: number;
+    exposure_cohort_id: number | null;
+    type: string;
+    parameters: string;
+    filters: string;
+    secondary_metrics: string;
+    metrics: string;
+    metrics_secondary: string;
+    exposure_criteria: string;
+    stats_config: string;
+    primary_order: string;
+    secondary_order: string;
+    conclusion: string | null;
+    conclusion_comment: string | null;
+    archived: number;
+    deleted: number;
+    created_at: number;
+    updated_at: number;
+    created_by: number | null;
+  };
   /** Who changed what: see `ActivityLog`. */
   activity_log: {
     id: Generated<number>;
