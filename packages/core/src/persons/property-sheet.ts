@@ -34,34 +34,52 @@ export const MAX_REMEMBERED_REMOVALS = 1000;
  * the order of application.
  */
 export class PropertySheet {
-  #values: Map<string, Json>;
-  #setAt: Map<string, number>;
-  #setOnceAt: Map<string, number>;
-  #removals: number;
+  /**
+   * Present properties in the order they came, and removed ones that are remembered. One entry for
+   * each, changed in place: events change dozens, mostly their times alone.
+   */
+  #entries = new Map<string, Entry>();
+  #removals = 0;
   /** Length of the JSON text of the values without its opening brace. */
-  #length: number;
+  #length = 0;
 
   /** `textLength`, where known, is the length of the properties' JSON text; it saves counting. */
   constructor({ properties, times }: PropertyState = EMPTY, textLength?: number) {
-    this.#values = new Map(Object.entries(properties));
-    this.#setAt = new Map(Object.entries(times.set));
-    this.#setOnceAt = new Map(Object.entries(times.setOnce));
-    this.#removals = 0;
-    for (const name of this.#setAt.keys()) if (!this.#values.has(name)) this.#removals++;
-    this.#length = 0;
-    if (textLength !== undefined && this.#values.size > 0) {
-      this.#length = textLength - 1;
-      return;
+    for (const [name, value] of Object.entries(properties)) {
+      this.#entries.set(name, { value, source: "unknown", atMs: Number.MIN_SAFE_INTEGER });
     }
-    for (const [name, value] of this.#values) this.#length += lengthOf(name, value);
+    if (textLength !== undefined && this.#entries.size > 0) this.#length = textLength - 1;
+    else
+      for (const [name, { value }] of present(this.#entries)) this.#length += lengthOf(name, value);
+    for (const [name, atMs] of Object.entries(times.set)) {
+      const entry = this.#entries.get(name);
+      if (entry) date(entry, "set", atMs);
+      else this.#rememberRemoval(name, atMs);
+    }
+    for (const [name, atMs] of Object.entries(times.setOnce)) {
+      const entry = this.#entries.get(name);
+      if (entry?.source === "unknown") date(entry, "setOnce", atMs);
+    }
   }
 
   get state(): PropertyState {
+    const properties: [string, Json][] = [];
+    const set: [string, number][] = [];
+    const setOnce: [string, number][] = [];
+    const removed: [string, number][] = [];
+    for (const [name, { value, source, atMs }] of this.#entries) {
+      if (value === undefined) removed.push([name, atMs]);
+      else {
+        properties.push([name, value]);
+        if (source === "set") set.push([name, atMs]);
+        else if (source === "setOnce") setOnce.push([name, atMs]);
+      }
+    }
     return {
-      properties: Object.fromEntries(this.#values),
+      properties: Object.fromEntries(properties),
       times: {
-        set: Object.fromEntries(this.#setAt),
-        setOnce: Object.fromEntries(this.#setOnceAt),
+        set: Object.fromEntries([...set, ...removed]),
+        setOnce: Object.fromEntries(setOnce),
       },
     };
   }
@@ -74,7 +92,8 @@ export class PropertySheet {
   /** JSON text of the properties, as `state` has them. */
   get propertiesText(): string {
     let text = "";
-    for (const [name, value] of this.#values) {
+    for (const [name, { value }] of this.#entries) {
+      if (value === undefined) continue;
       text += `${text === "" ? "{" : ","}${nameText(name)}${valueText(value)}`;
     }
     return text === "" ? "{}" : `${text}}`;
@@ -82,7 +101,24 @@ export class PropertySheet {
 
   /** JSON text of the times, as `state` has them. */
   get timesText(): string {
-    return `{"set":${timesText(this.#setAt)},"setOnce":${timesText(this.#setOnceAt)}}`;
+    let set = "";
+    let setOnce = "";
+    let removed = "";
+    // Neighbours mostly share their time: few numbers become text.
+    let lastMs: number | undefined;
+    let lastText = "";
+    for (const [name, { value, source, atMs }] of this.#entries) {
+      if (source === "unknown") continue;
+      if (atMs !== lastMs) {
+        lastMs = atMs;
+        lastText = String(atMs);
+      }
+      const member = `,${nameText(name)}${lastText}`;
+      if (value === undefined) removed += member;
+      else if (source === "set") set += member;
+      else setOnce += member;
+    }
+    return `{"set":{${(set + removed).slice(1)}},"setOnce":{${setOnce.slice(1)}}}`;
   }
 
   /**
@@ -94,9 +130,7 @@ export class PropertySheet {
       const trial = this.#copy();
       const outcome = trial.#applyAll(changes, atMs);
       if (trial.#length >= Math.max(MAX_PROPERTIES_LENGTH, this.#length + 1)) return "too-long";
-      this.#values = trial.#values;
-      this.#setAt = trial.#setAt;
-      this.#setOnceAt = trial.#setOnceAt;
+      this.#entries = trial.#entries;
       this.#removals = trial.#removals;
       this.#length = trial.#length;
       return outcome;
@@ -111,28 +145,21 @@ export class PropertySheet {
   absorb(other: PropertySheet): "changed" | "unchanged" | "too-long" {
     let changed = false;
     let leftBehind = false;
-    for (const [name, value] of other.#values) {
-      if (this.#values.has(name)) continue;
-      const setAt = other.#setAt.get(name);
-      const at = setAt ?? other.#setOnceAt.get(name) ?? Number.MIN_SAFE_INTEGER;
-      const removedAt = this.#setAt.get(name);
-      if (removedAt !== undefined && at <= removedAt) continue;
+    for (const [name, { value, source, atMs }] of present(other.#entries)) {
+      const own = this.#entries.get(name);
+      if (own && (own.value !== undefined || atMs <= own.atMs)) continue;
       if (this.#length + lengthOf(name, value) >= MAX_PROPERTIES_LENGTH) {
         leftBehind = true;
         continue;
       }
-      this.#put(name, value);
-      if (setAt === undefined) {
-        this.#setAt.delete(name);
-        this.#setOnceAt.set(name, at);
-      } else this.#setAt.set(name, setAt);
+      this.#add(name, { value, source: source === "set" ? "set" : "setOnce", atMs });
       changed = true;
     }
-    for (const [name, at] of other.#setAt) {
-      if (other.#values.has(name) || this.#values.has(name)) continue;
-      const removedAt = this.#setAt.get(name);
-      if (removedAt !== undefined && removedAt >= at) continue;
-      this.#rememberRemoval(name, at);
+    for (const [name, { value, atMs }] of other.#entries) {
+      if (value !== undefined) continue;
+      const own = this.#entries.get(name);
+      if (own && (own.value !== undefined || own.atMs >= atMs)) continue;
+      this.#rememberRemoval(name, atMs);
       changed = true;
     }
     if (leftBehind) return "too-long";
@@ -154,82 +181,118 @@ export class PropertySheet {
   }
 
   #setOnce(name: string, value: Json, atMs: number): boolean {
-    const setAt = this.#setAt.get(name);
-    if (setAt !== undefined && (this.#values.has(name) || atMs < setAt)) return false;
-    const onceAt = this.#setOnceAt.get(name);
-    if (onceAt === undefined ? this.#values.has(name) : atMs >= onceAt) return false;
-    this.#put(name, value);
-    this.#setAt.delete(name);
-    this.#setOnceAt.set(name, atMs);
+    const entry = this.#entries.get(name);
+    if (!entry) {
+      this.#add(name, { value, source: "setOnce", atMs });
+      return true;
+    }
+    if (entry.value === undefined) {
+      if (atMs < entry.atMs) return false;
+      this.#add(name, { value, source: "setOnce", atMs });
+      return true;
+    }
+    if (entry.source !== "setOnce" || atMs >= entry.atMs) return false;
+    this.#replace(name, entry, value);
+    entry.atMs = atMs;
     return true;
   }
 
   #set(name: string, value: Json, atMs: number): boolean {
-    const setAt = this.#setAt.get(name);
-    if (setAt !== undefined && atMs < setAt) return false;
-    if (setAt === atMs && this.#values.has(name) && isSame(this.#values.get(name), value)) {
-      return false;
+    const entry = this.#entries.get(name);
+    if (!entry) {
+      this.#add(name, { value, source: "set", atMs });
+      return true;
     }
-    this.#put(name, value);
-    this.#setOnceAt.delete(name);
-    this.#setAt.set(name, atMs);
+    if (entry.source === "set") {
+      if (atMs < entry.atMs) return false;
+      if (entry.value === undefined) {
+        this.#add(name, { value, source: "set", atMs });
+        return true;
+      }
+      if (atMs === entry.atMs && isSame(entry.value, value)) return false;
+    }
+    this.#replace(name, entry, value);
+    date(entry, "set", atMs);
     return true;
   }
 
   #unset(name: string, atMs: number): boolean {
-    const setAt = this.#setAt.get(name);
-    if (setAt !== undefined && atMs < setAt) return false;
-    if (setAt === atMs && !this.#values.has(name)) return false;
-    const onceAt = this.#setOnceAt.get(name);
-    if (onceAt !== undefined && atMs < onceAt) return false;
-    const value = this.#values.get(name);
-    if (value !== undefined) {
-      this.#length -= lengthOf(name, value);
-      this.#values.delete(name);
-      this.#setOnceAt.delete(name);
-      this.#setAt.delete(name);
+    const entry = this.#entries.get(name);
+    if (entry) {
+      if (atMs < entry.atMs) return false;
+      if (entry.value === undefined && atMs === entry.atMs) return false;
+      if (entry.value !== undefined) {
+        this.#length -= lengthOf(name, entry.value);
+        this.#entries.delete(name);
+      }
     }
     this.#rememberRemoval(name, atMs);
     return true;
   }
 
-  #put(name: string, value: Json): void {
-    const before = this.#values.get(name);
-    if (before === undefined) {
-      this.#length += lengthOf(name, value);
-      if (this.#setAt.has(name)) this.#removals--;
-    } else if (!isSame(before, value)) {
-      this.#length += lengthOf(name, value) - lengthOf(name, before);
-    }
-    this.#values.set(name, value);
+  /** Adds a property that is absent, behind the others. */
+  #add(name: string, entry: Entry & { value: Json }): void {
+    this.#length += lengthOf(name, entry.value);
+    if (this.#entries.delete(name)) this.#removals--;
+    this.#entries.set(name, entry);
+  }
+
+  /** Gives a property that is present another value. */
+  #replace(name: string, entry: Entry, value: Json): void {
+    if (entry.value === undefined || isSame(entry.value, value)) return;
+    this.#length += lengthOf(name, value) - lengthOf(name, entry.value);
+    entry.value = value;
   }
 
   /** Notes the time at which an absent property was removed. */
   #rememberRemoval(name: string, atMs: number): void {
-    if (!this.#setAt.has(name)) this.#removals++;
-    this.#setAt.set(name, atMs);
+    const known = this.#entries.get(name);
+    if (known) known.atMs = atMs;
+    else {
+      this.#removals++;
+      this.#entries.set(name, { value: undefined, source: "set", atMs });
+    }
     if (this.#removals <= MAX_REMEMBERED_REMOVALS) return;
     let earliest: string | undefined;
-    let earliestAt = Number.POSITIVE_INFINITY;
-    for (const [removed, at] of this.#setAt) {
-      if (at >= earliestAt || this.#values.has(removed)) continue;
+    let earliestMs = Number.POSITIVE_INFINITY;
+    for (const [removed, entry] of this.#entries) {
+      if (entry.value !== undefined || entry.atMs >= earliestMs) continue;
       earliest = removed;
-      earliestAt = at;
+      earliestMs = entry.atMs;
     }
     if (earliest === undefined) return;
-    this.#setAt.delete(earliest);
+    this.#entries.delete(earliest);
     this.#removals--;
   }
 
   #copy(): PropertySheet {
     const copy = new PropertySheet();
-    copy.#values = new Map(this.#values);
-    copy.#setAt = new Map(this.#setAt);
-    copy.#setOnceAt = new Map(this.#setOnceAt);
+    for (const [name, entry] of this.#entries) copy.#entries.set(name, { ...entry });
     copy.#removals = this.#removals;
     copy.#length = this.#length;
     return copy;
   }
+}
+
+/** A property, or what is remembered of one that was removed. */
+interface Entry {
+  /** Absent where it was removed. */
+  value: Json | undefined;
+  /** What gave it its value, or removed it (which counts as `set`); unknown where nothing was noted. */
+  source: "set" | "setOnce" | "unknown";
+  /** When, in milliseconds since the epoch. */
+  atMs: number;
+}
+
+function date(entry: Entry, source: Entry["source"], atMs: number): void {
+  entry.source = source;
+  entry.atMs = atMs;
+}
+
+/** The entries that have a value. */
+function* present(entries: ReadonlyMap<string, Entry>) {
+  for (const one of entries)
+    if (one[1].value !== undefined) yield one as [string, Entry & { value: Json }];
 }
 
 const EMPTY: PropertyState = { properties: {}, times: { set: {}, setOnce: {} } };
@@ -244,21 +307,6 @@ function nameText(name: string): string {
 
 function valueText(value: Json): string {
   return typeof value === "string" ? JSON.stringify(value) : encodeJson(value);
-}
-
-/** JSON text of times by name. Neighbours mostly share theirs, so that a few numbers become text. */
-function timesText(times: ReadonlyMap<string, number>): string {
-  let text = "";
-  let lastMs: number | undefined;
-  let lastText = "";
-  for (const [name, ms] of times) {
-    if (ms !== lastMs) {
-      lastMs = ms;
-      lastText = String(ms);
-    }
-    text += `${text === "" ? "{" : ","}${nameText(name)}${lastText}`;
-  }
-  return text === "" ? "{}" : `${text}}`;
 }
 
 /** Scalars only: whether objects are the same does not pay to find out. */
