@@ -87,8 +87,10 @@ import { createExplain } from "./flags/explain.ts";
 import { flagsDependingOnFlag } from "./flags/flag-dependants.ts";
 import { flagReachRoutes } from "./flags/flag-reach.routes.ts";
 import { createFlagReach } from "./flags/flag-reach.ts";
+import { flagUsageRoutes } from "./flags/flag-usage.routes.ts";
 import { flagRoutes } from "./flags/flags.routes.ts";
 import { createFlags } from "./flags/flags.ts";
+import { startLastCalls } from "./flags/last-calls.ts";
 import { localEvaluationRoutes } from "./flags/local-evaluation.routes.ts";
 import { wireLocalDefinitions } from "./flags/local-evaluation.schemas.ts";
 import { createLocalDefinitions } from "./flags/local-evaluation.ts";
@@ -254,6 +256,14 @@ async function compose(
     reportFault,
   });
   opened.push(() => definitionRecorder.close());
+  const lastCalls = startLastCalls({
+    flagStore,
+    flagCalls: events,
+    compiledFlags,
+    clock: now,
+    reportFault,
+  });
+  opened.push(() => lastCalls.close());
   const worker = await startWorker({
     log,
     persons,
@@ -264,6 +274,7 @@ async function compose(
     observer: tellPreparations(countPreparations(metrics), journalPreparations(warnings)),
     onStored: (rows) => {
       definitionRecorder.note(rows);
+      lastCalls.note(rows);
       liveEvents.publish(rows);
     },
   });
@@ -386,6 +397,12 @@ async function compose(
       flags,
       cohorts,
       accounts,
+      clock: now,
+    });
+    flagUsageRoutes(management, {
+      flags,
+      flagCalls: events,
+      caughtUp: async () => events.reached(await log.end(), MAX_CATCHING_UP_MS),
       clock: now,
     });
     copyFlagRoutes(management, {

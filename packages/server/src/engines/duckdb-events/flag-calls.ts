@@ -62,19 +62,19 @@ export function createFlagCalls(read: Read): FlagCalls {
         const result = await connection.runAndReadAll(
           `with calls as (
               select ${PERSON} as person, e.feature_flag_response as value, e.distinct_id,
-                  e.session_id, epoch_ms(e.timestamp)::double as at, e.position
+                  e.session_id, epoch_ms(e.timestamp)::double as called_ms, e.position
                 from ${CALLS} where ${conditions}),
             drifting as (
-              select person, max(at) as latest from calls group by person
+              select person, max(called_ms) as latest from calls group by person
                 having count(distinct coalesce(value, '')) > 1
                 order by latest desc, person limit ${limit}),
             numbered as (
               select c.*, d.latest,
-                  row_number() over (partition by c.person order by c.at, c.position) as place
+                  row_number() over (partition by c.person order by c.called_ms, c.position) as place
                 from calls c join drifting d on d.person = c.person)
-            select person::varchar, value, distinct_id, session_id, at from numbered
+            select person::varchar, value, distinct_id, session_id, called_ms from numbered
               where place <= ${MAX_JOURNEY_CALLS}
-              order by latest desc, person, at, position`,
+              order by latest desc, person, called_ms, position`,
           values,
         );
         return toJourneys(result.getRows() as CallRow[]);

@@ -1,0 +1,111 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { pino } from "pino";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { composeService, type Service } from "../compose.ts";
+import { readConfig } from "../config.ts";
+
+const KEY = "phx_flag_usage_test";
+const TOKEN = "phc_flag_usage_test";
+
+describe("how flags are used", () => {
+  const data = mkdtempSync(join(tmpdir(), "hedgerow-flag-usage-"));
+  let service: Service;
+  const open = async () => {
+    service = await composeService(
+      readConfig(["--data", data], {
+        HEDGEROW_PERSONAL_KEY: KEY,
+        HEDGEROW_PROJECT_KEY: TOKEN,
+      }),
+      pino({ level: "silent" }),
+    );
+  };
+  beforeAll(open);
+  afterAll(async () => {
+    await service.close();
+    rmSync(data, { recursive: true, force: true });
+  });
+
+  const ask = async (method: "GET" | "POST", url: string, payload?: object) => {
+    const response = await service.app.inject({
+      method,
+      url,
+      headers: { authorization: `Bearer ${KEY}` },
+      ...(payload && { payload }),
+    });
+    return { status: response.statusCode, body: response.json() };
+  };
+  const FLAGS = "/api/projects/1/feature_flags";
+  const now = new Date();
+  const called = (uuid: number, distinctId: string, value: unknown, ageMs = 0) => ({
+    uuid: `00000000-0000-4000-8000-${String(uuid).padStart(12, "0")}`,
+    event: "$feature_flag_called",
+    distinct_id: distinctId,
+    timestamp: new Date(now.getTime() - ageMs).toISOString(),
+    properties: { $feature_flag: "used", $feature_flag_response: value, $session_id: "s" },
+  });
+  const capture = async (batch: object[]) => {
+    const response = await service.app.inject({
+      method: "POST",
+      url: "/batch",
+      payload: { api_key: TOKEN, batch },
+    });
+    expect(response.statusCode).toBe(200);
+  };
+  let id: number;
+
+  test("[FU-1] calls are counted by day and answer as soon as they are captured, duplicates once", async () => {
+    id = (await ask("POST", FLAGS, { key: "used" })).body.id;
+    const batch = [called(1, "ann", "a"), called(2, "ben", "b"), called(3, "ann", "b", 1)];
+    await capture(batch);
+    await capture(batch.slice(0, 2));
+    const { status, body } = await ask("GET", `${FLAGS}/${id}/usage?days=2`);
+    expect(status).toBe(200);
+    expect(body).toMatchObject({
+      key: "used",
+      calls: 3,
+      values: [
+        { value: "b", calls: 2 },
+        { value: "a", calls: 1 },
+      ],
+    });
+    expect(body.days.reduce((sum: number, day: { calls: number }) => sum + day.calls, 0)).toBe(3);
+  });
+
+  test("[FU-2] a person who got different answers is told with what they got", async () => {
+    const { body } = await ask("GET", `${FLAGS}/${id}/drift`);
+    expect(body).toMatchObject({ key: "used", persons: 2, drifting: 1 });
+    expect(body.journeys).toHaveLength(1);
+    expect(body.journeys[0].steps).toMatchObject([
+      { value: "b", distinct_id: "ann", session_id: "s", calls: 1 },
+      { value: "a", distinct_id: "ann", session_id: "s", calls: 1 },
+    ]);
+    expect((await ask("GET", `${FLAGS}/drift?days=1`)).body.results).toEqual([
+      { key: "used", persons: 2, drifting: 1 },
+    ]);
+  });
+
+  test("[FM-29] the last call is on the flag once the service is closed, whatever is sent again", async () => {
+    await service.close();
+    await open();
+    const { body } = await ask("GET", `${FLAGS}/${id}`);
+    expect(new Date(body.last_called_at).getTime()).toBe(now.getTime());
+    expect(body.version).toBe(1);
+  });
+
+  test.each(["0", "-1", "367", "x", "1.5"])("[FU-1] refuses %s days", async (days) => {
+    for (const what of ["usage", "drift"]) {
+      expect(await ask("GET", `${FLAGS}/${id}/${what}?days=${days}`)).toMatchObject({
+        status: 400,
+        body: { attr: "days" },
+      });
+    }
+    expect((await ask("GET", `${FLAGS}/drift?days=${days}`)).status).toBe(400);
+  });
+
+  test("[FU-1] nothing is told of unknown flags", async () => {
+    expect((await ask("GET", `${FLAGS}/999/usage`)).status).toBe(404);
+    expect((await ask("GET", `${FLAGS}/999/drift`)).status).toBe(404);
+  });
+});

@@ -1,0 +1,115 @@
+import type { FastifyRequest } from "fastify";
+import { QueryTooLong } from "../events/event-store.ts";
+import type { App } from "../http/app.ts";
+import { Refusal } from "../http/errors.ts";
+import { access, projectOf } from "../http/management-api.ts";
+import { pathIdOf } from "../http/path-id.ts";
+import type { FlagCalls } from "./flag-calls.ts";
+import {
+  DriftOfFlags,
+  FlagDriftAnswer,
+  FlagUsage,
+  UsageParameters,
+  usagePeriodOf,
+  wireDrift,
+  wireDriftOfFlags,
+  wireUsage,
+} from "./flag-usage.schemas.ts";
+import type { Flags } from "./flags.ts";
+
+const FLAGS = "/api/projects/:project_id/feature_flags";
+const tags = ["feature_flags"];
+const MAX_JOURNEYS = 20;
+const MAX_FLAGS = 1000;
+
+/** How flags are used: their calls by day and answer, and persons who got different answers. */
+export function flagUsageRoutes(
+  app: App,
+  {
+    flags,
+    flagCalls,
+    caughtUp,
+    clock,
+  }: {
+    flags: Pick<Flags, "flag">;
+    flagCalls: FlagCalls;
+    /** Resolves once everything captured before is stored, or that takes too long. */
+    caughtUp: () => Promise<unknown>;
+    clock: () => Date;
+  },
+): void {
+  /** Asks the event store once it has what was captured before. */
+  async function ask<Found>(query: () => Promise<Found>): Promise<Found> {
+    await caughtUp();
+    try {
+      return await query();
+    } catch (error) {
+      if (!(error instanceof QueryTooLong)) throw error;
+      throw new Refusal("invalid_input", "There are too many events: ask for fewer days.", {
+        attr: "days",
+      });
+    }
+  }
+  const queryOf = (request: FastifyRequest) => {
+    const period = usagePeriodOf(request.query, clock());
+    return { period, query: { projectId: projectOf(request).id, ...period } };
+  };
+
+  app.get(
+    `${FLAGS}/:id/usage`,
+    {
+      ...access("feature_flag:read"),
+      schema: {
+        tags,
+        summary: "Count a flag's calls by day and answer",
+        querystring: UsageParameters,
+        response: { 200: FlagUsage },
+      },
+    },
+    async (request) => {
+      const { period, query } = queryOf(request);
+      const { key, lastCalledAt } = await flags.flag(query.projectId, pathIdOf(request));
+      const counts = await ask(() => flagCalls.callsByDay({ ...query, flagKey: key }));
+      return wireUsage({ key, lastCalledAt }, counts, period);
+    },
+  );
+
+  app.get(
+    `${FLAGS}/:id/drift`,
+    {
+      ...access("feature_flag:read"),
+      schema: {
+        tags,
+        summary: "Count persons who got different answers of a flag, and show what they got",
+        querystring: UsageParameters,
+        response: { 200: FlagDriftAnswer },
+      },
+    },
+    async (request) => {
+      const { period, query } = queryOf(request);
+      const { key } = await flags.flag(query.projectId, pathIdOf(request));
+      const ofFlag = { ...query, flagKey: key };
+      const counts = await ask(() => flagCalls.drift({ ...ofFlag, limit: 1 }));
+      const journeys = await ask(() => flagCalls.journeys({ ...ofFlag, limit: MAX_JOURNEYS }));
+      return wireDrift(key, counts, { journeys, period });
+    },
+  );
+
+  app.get(
+    `${FLAGS}/drift`,
+    {
+      ...access("feature_flag:read"),
+      schema: {
+        tags,
+        summary: "Count persons who got different answers, flag by flag, most first",
+        querystring: UsageParameters,
+        response: { 200: DriftOfFlags },
+      },
+    },
+    async (request) => {
+      const { period, query } = queryOf(request);
+      const found = await ask(() => flagCalls.drift({ ...query, limit: MAX_FLAGS }));
+      return wireDriftOfFlags(found, period);
+    },
+  );
+}
