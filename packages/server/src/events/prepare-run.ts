@@ -4,7 +4,7 @@ import type { PersonOutcome, PersonStore } from "../persons/person-store.ts";
 import { StoreUnavailable } from "../platform/store-unavailable.ts";
 import type { DeadLetter, DroppedEvent, EventBatch, EventRow, PersonMerge } from "./event-store.ts";
 import { createGroupKeys } from "./group-keys.ts";
-import { runSteps, type Step } from "./steps/step.ts";
+import { runSteps, type Step, type StepsOutcome } from "./steps/step.ts";
 
 /** Told what becomes of events on their way to the stores; for counters. */
 export interface PreparationObserver {
@@ -19,6 +19,8 @@ export interface PreparationDeps {
   readonly steps: readonly Step[];
   readonly logger: { error(fields: object, message: string): void };
   readonly observer: PreparationObserver;
+  /** Longest that all steps of an event may take: they have limits of their own; this is for those that never end. */
+  readonly stepLimitMs: number;
 }
 
 /** Steps run for so long at most before requests get their turn. */
@@ -52,7 +54,7 @@ export interface RunPreparation {
   /** Prepares the whole run or throws; may be repeated. */
   prepare(run: LogRun): Promise<PreparedRun>;
   /**
-   * For a run that failed again and again: prepares its beginning, as long as possible. Where the
+   * For a run that may hold an event at fault: prepares all of it, or its beginning. Where the
    * very first event is at fault (it fails before and after the store is seen to work), it becomes a
    * dead letter and its row goes on without its person changes. Throws when the store takes nothing or says
    * itself that it is out of order.
@@ -66,6 +68,7 @@ export function createRunPreparation({
   steps,
   logger,
   observer,
+  stepLimitMs,
 }: PreparationDeps): RunPreparation {
   const groupKeysOf = createGroupKeys((projectId) => persons.groupTypes(projectId));
 
@@ -74,19 +77,22 @@ export function createRunPreparation({
     const deadLetters: DeadLetter[] = [];
     const drops: DroppedEvent[] = [];
     let turnBeganAt = performance.now();
-    for (const entry of entries) {
+    // All at once, though in order: a slow event costs the run its own time, whatever their number.
+    const running: (StepsOutcome | Promise<StepsOutcome>)[] = [];
+    for (const { event, fault } of entries) {
       if (performance.now() - turnBeganAt > TURN_MS) {
         await nextTurn();
         turnBeganAt = performance.now();
       }
+      const outcome: StepsOutcome | Promise<StepsOutcome> =
+        fault === undefined ? runSteps(steps, event) : { kind: "dead-letter", reason: fault };
+      running.push(outcome instanceof Promise ? withinLimit(outcome, stepLimitMs) : outcome);
+    }
+    for (const [index, entry] of entries.entries()) {
       const { position } = entry;
-      if (entry.fault !== undefined) {
-        deadLetters.push({ position, event: entry.event, reason: entry.fault });
-        continue;
-      }
-      const running = runSteps(steps, entry.event);
-      const outcome = running instanceof Promise ? await running : running;
-      switch (outcome.kind) {
+      const begun = running[index];
+      const outcome = begun instanceof Promise ? await begun : begun;
+      switch (outcome?.kind) {
         case "keep":
           kept.push({ position, event: outcome.event, changedBy: outcome.changedBy });
           break;
@@ -155,19 +161,34 @@ export function createRunPreparation({
     return complete(run, { ...results, deadLetters }, outcomes);
   }
 
-  async function prepareAroundFault({ after, entries }: LogRun): Promise<PreparedRun> {
-    const beginning = { after, entries: entries.slice(0, Math.ceil(entries.length / 2)) };
+  async function prepareAroundFault(run: LogRun): Promise<PreparedRun> {
     try {
-      return await prepare(beginning);
+      return await prepare(run);
     } catch (error) {
       if (error instanceof StoreUnavailable) throw error;
-      return entries.length > 1
-        ? prepareAroundFault(beginning)
-        : prepareWithoutPersonChanges(beginning);
+      const { after, entries } = run;
+      if (entries.length === 1) return prepareWithoutPersonChanges(run);
+      return prepareAroundFault({
+        after,
+        entries: entries.slice(0, Math.ceil(entries.length / 2)),
+      });
     }
   }
 
   return { prepare, prepareAroundFault };
+}
+
+async function withinLimit(running: Promise<StepsOutcome>, limitMs: number): Promise<StepsOutcome> {
+  let timer: NodeJS.Timeout | undefined;
+  const timeUp = new Promise<StepsOutcome>((resolve) => {
+    const reason = `its steps did not end within ${limitMs} ms`;
+    timer = setTimeout(() => resolve({ kind: "dead-letter", reason }), limitMs);
+  });
+  try {
+    return await Promise.race([running, timeUp]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 function withoutPersonChanges(event: CapturedEvent): CapturedEvent {

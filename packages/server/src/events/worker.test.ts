@@ -1,5 +1,6 @@
 import { copyFileSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import type { CapturedEvent } from "@hedgerow/core/events/event";
 import Database from "libsql";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
@@ -318,6 +319,122 @@ describe("the worker", () => {
     expect(await namesIn(run.events, good)).toEqual(["fine", "fine", "fine"]);
     expect((await lettersIn(run.events, good)).length).toBe(0);
     expect((await lettersIn(run.events, bad)).length).toBe(28);
+  });
+
+  it("[PI-43] does not make others wait for retries with each of a project's failing events", async () => {
+    const run = await pipeline.start(
+      {
+        persons: (real) => ({
+          ...real,
+          applyEvents: async (entries) => {
+            if (entries.some(({ event }) => event.event === "poison")) throw new Error("poisoned");
+            return real.applyEvents(entries);
+          },
+        }),
+      },
+      // Not shortened: with the pauses between retries every time, this would take minutes.
+      { retryMs: 100, longestRetryMs: 5000 },
+    );
+    const [bad, good] = [await run.newProject(), await run.newProject()];
+    await run.append(
+      Array.from({ length: 100 }, () => sampleEvent({ projectId: bad, event: "poison" })),
+    );
+    await run.append([sampleEvent({ projectId: good, event: "fine" })]);
+    await run.settle();
+    expect(await namesIn(run.events, good)).toEqual(["fine"]);
+    expect((await lettersIn(run.events, bad)).length).toBe(100);
+    expect(run.logged.filter((message) => message.includes("is tried again")).length).toBe(3);
+  });
+
+  it("[PI-59] makes others wait for a project's slow steps only once, not for each of its events", async () => {
+    const STEP_MS = 200;
+    let slow = 0;
+    const run = await pipeline.start({
+      steps: () => [
+        {
+          name: "slow",
+          run: (event) => {
+            if (event.projectId !== slow) return { kind: "keep", event };
+            return delay(STEP_MS, { kind: "keep" as const, event });
+          },
+        },
+      ],
+    });
+    slow = await run.newProject();
+    const other = await run.newProject();
+    // One after the other, these would take 100 s.
+    const slowEvents = Array.from({ length: 500 }, (_, index) =>
+      sampleEvent({
+        ...{ projectId: slow, event: `e${index}`, timestamp: new Date(index) },
+        properties: { $set: { last: index } },
+      }),
+    );
+    await run.append(slowEvents);
+    for (let n = 0; n < 5; n++) {
+      const startedAt = performance.now();
+      await run.append([sampleEvent({ projectId: other })]);
+      await run.settle();
+      expect(performance.now() - startedAt).toBeLessThan(25 * STEP_MS);
+    }
+    // In order all the same.
+    expect(await namesIn(run.events, slow)).toEqual(slowEvents.map(({ event }) => event));
+    const person = await run.persons.personByDistinctId(slow, "user-1");
+    expect(person?.properties).toMatchObject({ last: 499 });
+  });
+
+  it("[PI-59] keeps the order of events whose steps take longer than those of later ones", async () => {
+    const run = await pipeline.start({
+      steps: () => [
+        {
+          name: "any time",
+          run: (event) => delay(Math.random() * 20, { kind: "keep" as const, event }),
+        },
+      ],
+    });
+    const projectId = await run.newProject();
+    const events = Array.from({ length: 200 }, (_, index) =>
+      sampleEvent({
+        ...{ projectId, distinctId: `u${index % 3}`, event: `e${index}`, timestamp: at(0) },
+        properties: { $set: { last: index } },
+      }),
+    );
+    for (const event of events) await run.append([event]);
+    await run.settle();
+    // Events of one instant are listed in the order of the log.
+    expect(await namesIn(run.events, projectId)).toEqual(events.map(({ event }) => event));
+    for (const [id, last] of [
+      ["u0", 198],
+      ["u1", 199],
+      ["u2", 197],
+    ] as const) {
+      const person = await run.persons.personByDistinctId(projectId, id);
+      expect(person?.properties).toMatchObject({ last });
+    }
+  });
+
+  it("[PI-59] sets aside an event whose steps never end", async () => {
+    const run = await pipeline.start(
+      {
+        steps: () => [
+          {
+            name: "endless",
+            run: (event) =>
+              event.event === "poison" ? new Promise(() => {}) : { kind: "keep", event },
+          },
+        ],
+      },
+      { stepLimitMs: 100 },
+    );
+    const projectId = await run.newProject();
+    const names = ["a", "poison", "b"];
+    await run.append(
+      names.map((event, second) => sampleEvent({ projectId, event, timestamp: at(second) })),
+    );
+    await run.settle();
+    expect(await namesIn(run.events, projectId)).toEqual(["a", "b"]);
+    expect((await lettersIn(run.events, projectId)).map(({ reason }) => reason)).toEqual([
+      "its steps did not end within 100 ms",
+    ]);
   });
 
   it("[PI-44] lets steps change, drop and set aside events; one that throws sets its event aside", async () => {

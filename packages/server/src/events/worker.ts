@@ -33,6 +33,8 @@ export interface WorkerTiming {
   readonly storeEveryMs: number;
   /** What is stored is secured, and released from the log, at most this often. */
   readonly releaseEveryMs: number;
+  /** Longest that all steps of an event may take before it is set aside. */
+  readonly stepLimitMs: number;
   /** First pause after a failure; doubles up to `longestRetryMs`. */
   readonly retryMs: number;
   readonly longestRetryMs: number;
@@ -45,6 +47,7 @@ export interface WorkerTiming {
 const DEFAULT_TIMING: WorkerTiming = {
   storeEveryMs: 100,
   releaseEveryMs: 1000,
+  stepLimitMs: 10_000,
   retryMs: 100,
   longestRetryMs: 5000,
   catchUpMs: 500,
@@ -82,9 +85,15 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
   const timing = { ...DEFAULT_TIMING, ...deps.timing };
   const stop = new AbortController();
   const steps = [addGeoProperties(deps.geoIp), ...(deps.steps ?? [])];
-  const first = createRunPreparation({ persons, steps, logger, observer });
-  const again = createRunPreparation({ persons, steps, logger: SILENCE, observer: SILENCE });
+  const { stepLimitMs } = timing;
+  const first = createRunPreparation({ persons, steps, logger, observer, stepLimitMs });
+  const again = createRunPreparation({
+    ...{ persons, steps, stepLimitMs },
+    ...{ logger: SILENCE, observer: SILENCE },
+  });
 
+  /** Most events of the next run. */
+  let runLength = RUN_LENGTH;
   let personsPosition = await persons.position();
   let storePosition = await events.position();
   // What was passed before this start may leave the log, also when no event comes any more.
@@ -130,16 +139,21 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
 
   async function applyNext(failures: number): Promise<void> {
     const after = personsPosition;
-    const { entries, chars, end } = await log.read(after, RUN_LENGTH, stop.signal);
+    const { entries, chars, end } = await log.read(after, runLength, stop.signal);
     if (entries.length === 0) {
       if (end > after) logger.error({ after, end }, "the log has lost events");
       passPersons(end);
       return;
     }
     const run = { after, entries };
-    const prepared = await (failures < PATIENCE
-      ? first.prepare(run)
-      : first.prepareAroundFault(run));
+    const isSuspecting = failures >= PATIENCE || runLength < RUN_LENGTH;
+    const prepared = await (isSuspecting ? first.prepareAroundFault(run) : first.prepare(run));
+    // Where one event is at fault others may be as well: they are looked for at once, in short runs
+    // that grow again with what is found in order.
+    const isWhole = prepared.end === end;
+    runLength = isWhole
+      ? Math.min(RUN_LENGTH, 2 * runLength)
+      : entries.findIndex(({ position }) => position > prepared.end);
     if (prepared.end > storePosition) waiting.add(prepared, chars);
     passPersons(prepared.end);
   }
