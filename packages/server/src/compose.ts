@@ -29,6 +29,7 @@ import { createCohortStore } from "./engines/sql/cohort-store.ts";
 import { createEventDefinitionStore } from "./engines/sql/event-definition-store.ts";
 import { createExperimentStore } from "./engines/sql/experiment-store.ts";
 import { createFlagStore } from "./engines/sql/flag-store.ts";
+import { createGroupRecords } from "./engines/sql/group-records.ts";
 import { createIngestionWarningStore } from "./engines/sql/ingestion-warning-store.ts";
 import { createMembershipStore } from "./engines/sql/membership-store.ts";
 import { openMetadata } from "./engines/sql/open-metadata.ts";
@@ -100,6 +101,8 @@ import { type App, createApp } from "./http/app.ts";
 import { managementApi } from "./http/management-api.ts";
 import { publicApi } from "./http/public-api.ts";
 import { followChanges } from "./persons/follow-changes.ts";
+import { groupRoutes } from "./persons/groups.routes.ts";
+import { createGroups } from "./persons/groups.ts";
 import { personRoutes } from "./persons/persons.routes.ts";
 import { createPersons } from "./persons/persons.ts";
 import { earlyAccessFeaturesOf } from "./sdk/early-access.ts";
@@ -441,6 +444,19 @@ async function compose(
         clock: now,
       }),
       cohortStore,
+      activityLog,
+      accounts,
+    });
+    groupRoutes(management, {
+      groups: createGroups({
+        records: createGroupRecords(database),
+        persons: personRecords,
+        caughtUp,
+        log,
+        events,
+        backtracking,
+        clock: now,
+      }),
       activityLog,
       accounts,
     });

@@ -38,7 +38,10 @@ export function createGroupKeys(
   };
 }
 
-function groupsOf({ properties }: CapturedEvent): readonly (readonly [string, string])[] {
+/** The groups that an event names: type and key of each. */
+export function groupsOf({
+  properties,
+}: Pick<CapturedEvent, "properties">): readonly (readonly [type: string, key: string])[] {
   const groups = ownValue(properties, "$groups");
   if (!isJsonObject(groups)) return [];
   return Object.entries(groups).flatMap(([name, value]) => {
