@@ -251,13 +251,19 @@ function listed(
   return eb.and(conditions);
 }
 
+/** Names looked up, and members written, by one statement. */
+const NAMES_PER_TURN = 500;
+
 async function findPersons(
   transaction: Transaction<Schema>,
   projectId: number,
   { uuids, distinctIds }: NamedPersons,
 ): Promise<{ ids: ReadonlySet<number>; unknown: NamedPersons }> {
   const idsByUuid = new Map<string, number>();
-  for await (const chunk of inTurns(uuids.map((uuid) => uuid.toLowerCase()))) {
+  for await (const chunk of inTurns(
+    uuids.map((uuid) => uuid.toLowerCase()),
+    NAMES_PER_TURN,
+  )) {
     const rows = await transaction
       .selectFrom("persons")
       .select(["uuid", "id"])
@@ -267,7 +273,7 @@ async function findPersons(
     for (const { uuid, id } of rows) idsByUuid.set(uuid, id);
   }
   const idsByDistinctId = new Map<string, number>();
-  for await (const chunk of inTurns(distinctIds.map(cleanText))) {
+  for await (const chunk of inTurns(distinctIds.map(cleanText), NAMES_PER_TURN)) {
     const rows = await transaction
       .selectFrom("person_distinct_ids")
       .select(["distinct_id", "person_id"])
@@ -291,7 +297,7 @@ async function insertMembers(
   personIds: ReadonlySet<number>,
 ): Promise<{ changed: number; difference: number }> {
   let inserted = 0;
-  for await (const chunk of inTurns([...personIds])) {
+  for await (const chunk of inTurns([...personIds], NAMES_PER_TURN)) {
     const { numInsertedOrUpdatedRows } = await transaction
       .insertInto("cohort_members")
       .values(chunk.map((personId) => ({ cohort_id: cohortId, person_id: personId })))
@@ -308,7 +314,7 @@ async function deleteMembers(
   personIds: ReadonlySet<number>,
 ): Promise<{ changed: number; difference: number }> {
   let deleted = 0;
-  for await (const chunk of inTurns([...personIds])) {
+  for await (const chunk of inTurns([...personIds], NAMES_PER_TURN)) {
     const { numDeletedRows } = await transaction
       .deleteFrom("cohort_members")
       .where("cohort_id", "=", cohortId)

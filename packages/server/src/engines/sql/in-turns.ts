@@ -1,4 +1,4 @@
-/** Items per turn: few enough for one SQL statement. */
+/** Items per turn unless told otherwise: few enough for one SQL statement, whatever it does. */
 const ITEMS_PER_TURN = 50;
 /** Time after which the rest of the process gets its turn. */
 const TURN_MS = 2;
@@ -7,13 +7,16 @@ const TURN_MS = 2;
  * The items in runs, small enough for one SQL statement each. After some milliseconds the rest of
  * the process gets its turn, so that a long run of events does not keep flag requests waiting.
  */
-export async function* inTurns<Item>(items: readonly Item[]): AsyncGenerator<readonly Item[]> {
+export async function* inTurns<Item>(
+  items: readonly Item[],
+  itemsPerTurn: number = ITEMS_PER_TURN,
+): AsyncGenerator<readonly Item[]> {
   let startedAt = performance.now();
-  for (let start = 0; start < items.length; start += ITEMS_PER_TURN) {
+  for (let start = 0; start < items.length; start += itemsPerTurn) {
     if (start > 0 && performance.now() - startedAt > TURN_MS) {
       await new Promise<void>((resolve) => setImmediate(resolve));
       startedAt = performance.now();
     }
-    yield items.slice(start, start + ITEMS_PER_TURN);
+    yield items.slice(start, start + itemsPerTurn);
   }
 }

@@ -1,0 +1,255 @@
+import { randomUUID } from "node:crypto";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { createMembershipStore } from "../engines/sql/membership-store.ts";
+import { openFlagsApi } from "../flags/flags-api.setup.ts";
+
+let api: Awaited<ReturnType<typeof openFlagsApi>>;
+let projectId: number;
+let cohorts: string;
+
+beforeAll(async () => {
+  api = await openFlagsApi();
+});
+afterAll(() => api.close());
+beforeEach(async () => {
+  projectId = await api.newProject();
+  cohorts = `/api/projects/${projectId}/cohorts`;
+});
+
+const BOUNDARY = "xxBOUNDARYxx";
+const form = (fields: Readonly<Record<string, string>>) => {
+  const parts = Object.entries(fields).map(([name, value]) => {
+    const file = name === "csv" ? '; filename="members.csv"\r\nContent-Type: text/csv' : "";
+    return `--${BOUNDARY}\r\nContent-Disposition: form-data; name="${name}"${file}\r\n\r\n${value}\r\n`;
+  });
+  return `${parts.join("")}--${BOUNDARY}--\r\n`;
+};
+const sendForm = (method: "POST" | "PATCH", url: string, fields: Record<string, string>) =>
+  api.send(method, url, form(fields), {
+    "content-type": `multipart/form-data; boundary=${BOUNDARY}`,
+  });
+const uuidsOf = async (id: number) =>
+  (await api.send("GET", `${cohorts}/${id}/persons`)).body.results.map(
+    (person: { uuid: string }) => person.uuid,
+  );
+
+/** Persons `p0`, `p1`, …, written at once. */
+async function manyPersons(count: number) {
+  const uuids = Array.from({ length: count }, () => randomUUID());
+  for (let start = 0; start < count; start += 2000) {
+    const rows = await api.database.writes
+      .insertInto("persons")
+      .values(
+        uuids.slice(start, start + 2000).map((uuid) => ({
+          project_id: projectId,
+          uuid,
+          properties: "{}",
+          property_times: "{}",
+          created_at: 0,
+          is_identified: 0,
+        })),
+      )
+      .returning("id")
+      .execute();
+    await api.database.writes
+      .insertInto("person_distinct_ids")
+      .values(
+        rows.map(({ id }, at) => ({
+          project_id: projectId,
+          distinct_id: `p${start + at}`,
+          person_id: id,
+        })),
+      )
+      .execute();
+  }
+  return uuids;
+}
+
+describe("members from files", () => {
+  test("[CO-25] a form makes a static cohort of the distinct ids in its file, with or without a title", async () => {
+    const ann = await api.newPerson(projectId, ["ann", "ann@work"]);
+    const bob = await api.newPerson(projectId, ['bob, the "builder"']);
+    for (const csv of [
+      'ann\r\n"bob, the ""builder"""\r\nstranger\r\n',
+      'plan,distinct_id\nfree,ann\nfree,ann@work\npro,"bob, the ""builder"""\npro,stranger',
+    ]) {
+      const { status, body } = await sendForm("POST", cohorts, {
+        name: "From a file",
+        is_static: "true",
+        csv,
+      });
+      expect(status).toBe(201);
+      expect(body).toMatchObject({
+        name: "From a file",
+        is_static: true,
+        count: 2,
+        is_calculating: false,
+        last_calculation: expect.any(String),
+        unknown_person_ids: [],
+        unknown_distinct_ids: ["stranger"],
+        unknown_count: 1,
+      });
+      expect(await uuidsOf(body.id)).toEqual([ann.uuid, bob.uuid]);
+    }
+  });
+
+  test("[CO-25] a file adds to a cohort that is there, by uuid as well, and twice is once", async () => {
+    const ann = await api.newPerson(projectId, ["ann"]);
+    const { body: cohort } = await api.send("POST", cohorts, { name: "Chosen", is_static: true });
+    const csv = `person_id\n${ann.uuid.toUpperCase()}\nno-uuid\n${randomUUID()}\n`;
+    for (let round = 0; round < 2; round++) {
+      const { status, body } = await sendForm("PATCH", `${cohorts}/${cohort.id}`, { csv });
+      expect(status).toBe(200);
+      expect(body).toMatchObject({ name: "Chosen", count: 1, unknown_count: 2 });
+      expect(body.unknown_person_ids.length).toBe(2);
+    }
+    expect(await uuidsOf(cohort.id)).toEqual([ann.uuid]);
+  });
+
+  test("[CO-25] the text of a file may come in JSON", async () => {
+    await api.newPerson(projectId, ["ann"]);
+    const body = { name: "Chosen", is_static: true, csv: "ann\nbob" };
+    expect((await api.send("POST", cohorts, body)).body).toMatchObject({
+      count: 1,
+      unknown_distinct_ids: ["bob"],
+    });
+  });
+
+  test.each<[string, Record<string, string>, string, string | null]>([
+    ["a file without names", { is_static: "true", csv: "distinct_id\n\n" }, "invalid_input", "csv"],
+    ["a file for a dynamic cohort", { csv: "ann" }, "invalid_input", "is_static"],
+    ["filters that are no JSON", { filters: "{" }, "invalid_input", "filters"],
+    ["a long name", { name: "n".repeat(401) }, "max_length", "name"],
+  ])("[CO-25] %s is refused", async (_title, fields, code, attr) => {
+    const { status, body } = await sendForm("POST", cohorts, fields);
+    expect(status).toBe(400);
+    expect(body).toMatchObject({ type: "validation_error", code, attr });
+  });
+
+  test("[CO-25] a form that cannot be read, and a form where none is taken, are refused", async () => {
+    const headers = { "content-type": "multipart/form-data" };
+    expect(await api.send("POST", cohorts, "x", headers)).toMatchObject({
+      status: 400,
+      body: { code: "parse_error" },
+    });
+    const flags = `/api/projects/${projectId}/feature_flags`;
+    expect(await sendForm("POST", flags, { key: "k" })).toMatchObject({ status: 415 });
+  });
+
+  test("[CO-25] 100,000 rows are added in steps that can be watched, and leave room for others", async () => {
+    await manyPersons(20_000);
+    const { body: cohort } = await api.send("POST", cohorts, { name: "Many", is_static: true });
+    const rows = Array.from({ length: 100_000 }, (_, n) => `p${n}`);
+    const upload = sendForm("PATCH", `${cohorts}/${cohort.id}`, { csv: rows.join("\n") });
+    let isOver = false;
+    const seen: { is_calculating: boolean; count: number }[] = [];
+    const watching = (async () => {
+      while (!isOver) {
+        seen.push((await api.send("GET", `${cohorts}/${cohort.id}`)).body);
+        await new Promise((resolve) => setTimeout(resolve, 5));
+      }
+    })();
+    const { status, body } = await upload;
+    isOver = true;
+    await watching;
+    expect(status).toBe(200);
+    expect(body).toMatchObject({ count: 20_000, unknown_count: 80_000, is_calculating: false });
+    expect(body.unknown_distinct_ids.length).toBe(1_000);
+    const during = seen.filter(({ is_calculating }) => is_calculating).map(({ count }) => count);
+    expect(new Set(during).size).toBeGreaterThan(3);
+  }, 60_000);
+});
+
+describe("persons of a list", () => {
+  test("[CO-26] are listed a page at a time, by the links, whatever is removed meanwhile", async () => {
+    const uuids = await manyPersons(7);
+    const { body: cohort } = await api.send("POST", cohorts, {
+      name: "Chosen",
+      is_static: true,
+      _create_static_person_ids: uuids,
+    });
+    const path = `${cohorts}/${cohort.id}`;
+    const { body: first } = await api.send("GET", `${path}/persons?limit=3`);
+    expect(first).toMatchObject({ count: 7, previous: null });
+    await api.send("PATCH", `${path}/remove_person_from_static_cohort`, { person_id: uuids[0] });
+    const found = [...first.results];
+    for (let { next } = first; next !== null; ) {
+      const { body } = await api.send("GET", next.slice(next.indexOf("/api/")));
+      found.push(...body.results);
+      next = body.next;
+    }
+    expect(found.map(({ uuid }) => uuid)).toEqual(uuids);
+    expect(found[0]).toMatchObject({ name: "p0", distinct_ids: ["p0"], properties: {} });
+    const offset = await api.send("GET", `${path}/persons?limit=2&offset=4`);
+    expect(offset.body.results.map(({ uuid }: { uuid: string }) => uuid)).toEqual(uuids.slice(5));
+    expect(await api.send("GET", `${path}/persons?cursor=x`)).toMatchObject({
+      status: 400,
+      body: { attr: "cursor" },
+    });
+  });
+
+  test("[CO-26] of a deleted or unknown cohort are not found", async () => {
+    const { body: cohort } = await api.send("POST", cohorts, { name: "Chosen", is_static: true });
+    await api.send("DELETE", `${cohorts}/${cohort.id}`);
+    for (const id of [cohort.id, 987654]) {
+      expect((await api.send("GET", `${cohorts}/${id}/persons`)).status).toBe(404);
+    }
+  });
+
+  test("[CO-26] who is deleted is gone from the list and the count", async () => {
+    const uuids = await manyPersons(2);
+    const { body: cohort } = await api.send("POST", cohorts, {
+      name: "Chosen",
+      is_static: true,
+      _create_static_person_ids: uuids,
+    });
+    const store = createMembershipStore(api.database);
+    const [id = 0] = await store.memberIds(cohort.id, { after: 0, upTo: null }, 1);
+    await store.changeMembers(projectId, cohort.id, { add: [], remove: [id] });
+    expect((await api.send("GET", `${cohorts}/${cohort.id}`)).body.count).toBe(1);
+    expect(await uuidsOf(cohort.id)).toEqual(uuids.slice(1));
+  });
+});
+
+describe("a cohort in use", () => {
+  test("[CO-27] is deleted when that is forced; what uses it fails and says so", async () => {
+    const { body: cohort } = await api.send("POST", cohorts, { name: "Used", is_static: true });
+    const filters = {
+      groups: [{ properties: [{ key: "id", type: "cohort", operator: "in", value: cohort.id }] }],
+    };
+    const flags = `/api/projects/${projectId}/feature_flags`;
+    await api.send("POST", flags, { key: "k", filters });
+    expect((await api.send("DELETE", `${cohorts}/${cohort.id}`)).status).toBe(400);
+    expect((await api.send("DELETE", `${cohorts}/${cohort.id}?force=false`)).status).toBe(400);
+    expect((await api.send("DELETE", `${cohorts}/${cohort.id}?force=true`)).status).toBe(204);
+    const { flagSet } = await api.compiledFlags.get(projectId);
+    expect(flagSet.cohorts.has(cohort.id)).toBe(false);
+    expect((await api.send("GET", `${cohorts}/${cohort.id}`)).body.deleted).toBe(true);
+  });
+});
+
+test("[CO-6] lists of up to 1,000 values are taken, of 10,000 refused naming the property", async () => {
+  const rule = (count: number) => ({
+    filters: {
+      properties: {
+        type: "AND",
+        values: [
+          {
+            key: "email",
+            type: "person",
+            operator: "exact",
+            value: Array.from({ length: count }, (_, n) => `p${n}@example.com`),
+          },
+        ],
+      },
+    },
+  });
+  expect((await api.send("POST", cohorts, { name: "c", ...rule(1_000) })).status).toBe(201);
+  expect(await api.send("POST", cohorts, { name: "c", ...rule(10_000) })).toMatchObject({
+    status: 400,
+    body: {
+      attr: "filters",
+      detail: "Property group expressions of type email cannot contain more than 1000 values.",
+    },
+  });
+});
