@@ -1,7 +1,11 @@
 import { type AddressInfo, connect } from "node:net";
 import { gzipSync } from "node:zlib";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { pino } from "pino";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { openDecideApi, TOKEN } from "../flags/decide-api.setup.ts";
+import { type App, createApp } from "./app.ts";
+import { Refusal } from "./errors.ts";
+import { postPlain, publicApi } from "./public-api.ts";
 
 type Api = Awaited<ReturnType<typeof openDecideApi>>;
 
@@ -120,6 +124,112 @@ describe("the front door", () => {
     expect(answer).toContain('"code":"request_too_large"');
   });
 });
+
+describe("requests that arrive together", () => {
+  let app: App;
+  let url: string;
+  let release: (text: string) => void;
+  let handled: string[];
+  let onHandled: (body: string) => void;
+
+  beforeEach(async () => {
+    handled = [];
+    onHandled = () => {};
+    const released = new Promise<string>((resolve) => {
+      release = resolve;
+    });
+    app = createApp({ logger: pino({ level: "silent" }) });
+    publicApi(app, (open) => {
+      postPlain(open, "/say", {
+        schema: {},
+        handler: ({ body }) => {
+          const said = String(body);
+          handled.push(said);
+          onHandled(said);
+          if (said === "refuse") throw new Refusal("no_data", "Refused.");
+          if (said === "break") throw new Error("broken");
+          return said === "wait" ? released : JSON.stringify(said);
+        },
+      });
+    });
+    url = await app.listen({ port: 0, host: "127.0.0.1" });
+  });
+  afterEach(() => app.close());
+
+  const say = async (body: string) => {
+    const response = await fetch(`${url}/say`, { method: "POST", body });
+    return [response.status, await response.json()];
+  };
+
+  it("[DC-15] get each its own answer; none waits for one that waits, or fails with one that fails", async () => {
+    const waiting = say("wait");
+    const bodies = Array.from({ length: 60 }, (_, n) =>
+      n % 20 === 7 ? "refuse" : n % 20 === 8 ? "break" : `${n}`,
+    );
+    const answers = await Promise.all(bodies.map(say));
+    for (const [at, answer] of answers.entries()) {
+      const body = bodies[at];
+      if (body === "refuse") expect(answer).toEqual([400, expect.objectContaining({ attr: null })]);
+      else if (body === "break") expect(answer[0]).toBe(500);
+      else expect(answer).toEqual([200, body]);
+    }
+    release('"late"');
+    expect(await waiting).toEqual([200, "late"]);
+  });
+
+  it("[DC-15] are answered in their order on one connection", async () => {
+    const port = Number(new URL(url).port);
+    const request = (body: string, end = "") =>
+      `POST /say HTTP/1.1\r\nHost: x\r\nContent-Length: ${body.length}\r\n${end}\r\n${body}`;
+    const sent = request("wait") + request("b") + request("c", "Connection: close\r\n");
+    const received = untilClosed(port, sent);
+    await eventually(() => handled.includes("wait"));
+    release('"a"');
+    expect((await received).match(/"[abc]"/g)).toEqual(['"a"', '"b"', '"c"']);
+  });
+
+  it("[DC-16] are answered although the server closes, whether they wait or have just come", async () => {
+    const port = Number(new URL(url).port);
+    const waiting = say("wait");
+    await eventually(() => handled.includes("wait"));
+    let closed: Promise<string> | undefined;
+    onHandled = () => {
+      closed ??= app.close().then(() => "closed");
+    };
+    const request = (body: string) =>
+      `POST /say HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n${body}`;
+    const received = await Promise.all(["a", "b", "c"].map((it) => untilClosed(port, request(it))));
+    expect(received.map((text) => text.split("\r\n\r\n")[1])).toEqual(['"a"', '"b"', '"c"']);
+    const soon = new Promise((resolve) => setTimeout(resolve, 50, "not yet"));
+    expect(await Promise.race([closed, soon])).toBe("not yet");
+    release('"at last"');
+    expect(await waiting).toEqual([200, "at last"]);
+    expect(await closed).toBe("closed");
+    await expect(say("more")).rejects.toThrow();
+  });
+});
+
+async function eventually(isSo: () => boolean): Promise<void> {
+  for (let attempt = 0; attempt < 500 && !isSo(); attempt++) {
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  expect(isSo()).toBe(true);
+}
+
+/** All that a server sends on a connection. Texts that are sent at a time arrive together. */
+async function untilClosed(port: number, text: string): Promise<string> {
+  const socket = connect(port, "127.0.0.1");
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  socket.write(text);
+  return await new Promise((resolve, reject) => {
+    let received = "";
+    socket.on("error", reject);
+    socket.on("data", (chunk) => {
+      received += chunk.toString();
+    });
+    socket.on("close", () => resolve(received));
+  });
+}
 
 /** What a server sends on a connection until some of an answer's body is there. */
 function raw(port: number, text: string): Promise<string> {

@@ -30,7 +30,7 @@ export type PlainHandler = (request: PlainRequest) => string | Promise<string>;
 export interface FrontDoor {
   /** Takes `POST` requests on a path without parameters, and on the same path with a slash behind. */
   add(path: string, handler: PlainHandler): void;
-  /** Takes nothing from now on. */
+  /** Takes nothing from now on; what is answered from now on ends its connection. */
   shut(): void;
   /** Makes the framework's servers, with this door in front of its listener. */
   createServer(listener: RequestListener, options: ServerOptions): Server;
@@ -52,7 +52,8 @@ export function createFrontDoor(options: {
 }): FrontDoor {
   const { logger, maxBodyBytes } = options;
   const handlers = new Map<string, PlainHandler>();
-  const arrive = createTurns(logger);
+  let isShut = false;
+  const arrive = createTurns(logger, () => isShut);
 
   // SDKs ask under few addresses. Those with a time in them come once each: hence the bound.
   const seen = new Map<string, Target | null>();
@@ -78,6 +79,7 @@ export function createFrontDoor(options: {
     },
 
     shut() {
+      isShut = true;
       handlers.clear();
       seen.clear();
     },
@@ -138,7 +140,10 @@ const MAX_TURN_MS = 1;
  * after the other, and then sent. The same work in a row runs from warm caches, which reading from
  * and writing to sockets in between would cool every time; that is half of its cost.
  */
-function createTurns(logger: Pick<FastifyBaseLogger, "error">): (arrived: Arrived) => void {
+function createTurns(
+  logger: Pick<FastifyBaseLogger, "error">,
+  isLast: () => boolean,
+): (arrived: Arrived) => void {
   let waiting: Arrived[] = [];
 
   function respond(): void {
@@ -152,10 +157,10 @@ function createTurns(logger: Pick<FastifyBaseLogger, "error">): (arrived: Arrive
       const nowMs = performance.now();
       if (at < turn.length - 1 && nowMs - startedMs < MAX_TURN_MS) continue;
       for (; sent <= at; sent++) {
-        const { request, response } = turn[sent] as Arrived;
+        const arrived = turn[sent] as Arrived;
         const answer = answers[sent] as Answer | Promise<Answer>;
-        if (answer instanceof Promise) answer.then((one) => send(request, response, one));
-        else send(request, response, answer);
+        if (answer instanceof Promise) answer.then((one) => send(arrived, one, isLast()));
+        else send(arrived, answer, isLast());
       }
       startedMs = nowMs;
     }
@@ -231,12 +236,16 @@ interface Answer {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-function send(request: IncomingMessage, response: ServerResponse, answer: Answer): void {
-  const { status, text, headers } = answer;
+function send(
+  { request, response }: Arrived,
+  { status, text, headers }: Answer,
+  isLast: boolean,
+): void {
   const byteLength = Buffer.byteLength(text);
   const head: (string | number)[] =
     status === 204 ? [] : ["content-type", JSON_TYPE, "content-length", byteLength];
   for (const field of corsHeadersOf(request.headers)) head.push(field);
+  if (isLast) head.push("connection", "close");
   if (headers) for (const [name, value] of Object.entries(headers)) head.push(name, value);
   response.writeHead(status, head);
   // Node joins head and text into one string, which then is quicker to write where it is ASCII.
