@@ -191,9 +191,9 @@ export function createEventDefinitions({
     list: (projectId, query) => store.list(projectId, query),
 
     async uses(projectId, id) {
-      const { name } = await definition(projectId, id);
+      const event = await definition(projectId, id);
       const definitions = await definitionsOf(projectId);
-      return (await Promise.all(uses.map((find) => find(name, definitions)))).flat();
+      return (await Promise.all(uses.map((find) => find(event, definitions)))).flat();
     },
 
     async recentCount(projectId, id) {

@@ -1,6 +1,7 @@
 import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
 import { referencesOf } from "../flags/definition-references.ts";
 import type { VersionedDefinitions } from "../flags/flag-store.ts";
+import type { EventDefinition } from "./event-definition-store.ts";
 
 /** Something that looks at events of a name. */
 export interface EventUse {
@@ -10,20 +11,20 @@ export interface EventUse {
   readonly name: string;
 }
 
-/** Finds what of one kind looks at events of a name. */
+/** Finds what of one kind in a project looks at events of a name. */
 export type FindEventUses = (
-  event: string,
+  event: Pick<EventDefinition, "projectId" | "name">,
   definitions: VersionedDefinitions,
 ) => readonly EventUse[] | Promise<readonly EventUse[]>;
 
 /** Live cohorts whose rule asks for the event. */
-export const cohortsUsingEvent: FindEventUses = (event, { cohorts }) =>
+export const cohortsUsingEvent: FindEventUses = ({ name: event }, { cohorts }) =>
   cohorts
     .filter(({ filters }) => asksForEvent(filters, event))
     .map(({ id, name }) => ({ kind: "cohort", id, name }));
 
 /** Live flags, switched on or off, that depend on such a cohort, directly or through others. */
-export const flagsUsingEvent: FindEventUses = (event, { flags, cohorts }) => {
+export const flagsUsingEvent: FindEventUses = ({ name: event }, { flags, cohorts }) => {
   const asking = new Set(
     cohorts.filter(({ filters }) => asksForEvent(filters, event)).map(({ id }) => id),
   );
