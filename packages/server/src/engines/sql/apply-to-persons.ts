@@ -13,6 +13,7 @@ import { decodeBoolean, decodeInstant, decodeJson } from "./codec.ts";
 import type { HeldPersons } from "./held-persons.ts";
 import { inTurns } from "./in-turns.ts";
 import { lockForEvents, PERSONS_CONSUMER } from "./person-lock.ts";
+import type { PersonStatements } from "./person-statements.ts";
 import { releasesOf } from "./released-ids.ts";
 import { type LedgerChanges, type Merge, savePersonLedger } from "./save-person-ledger.ts";
 import type { Schema } from "./schema.ts";
@@ -32,10 +33,12 @@ export async function applyToPersons(
   {
     continuityFlagKeys,
     held,
+    statements,
   }: {
     /** By project, of those whose persons are linked. */
     readonly continuityFlagKeys: ReadonlyMap<number, readonly string[]>;
     readonly held: HeldPersons;
+    readonly statements: PersonStatements;
   },
 ): Promise<{ outcomes: readonly PersonOutcome[]; changes: readonly LedgerChanges[] }> {
   const version = await lockForEvents(transaction);
@@ -48,7 +51,7 @@ export async function applyToPersons(
     if (others) others.push(one);
     else byProject.set(projectId, [one]);
   }
-  const projectIds = await knownProjects(transaction, [...byProject.keys()]);
+  const projectIds = await knownProjects(transaction, [...byProject.keys()], statements);
   const earlierMerges = await mergesOf(
     transaction,
     entries.flatMap(({ entry }) => (entry.position <= position ? entry.position : [])),
@@ -66,6 +69,7 @@ export async function applyToPersons(
       fresh,
       continuityFlagKeys: continuityFlagKeys.get(projectId) ?? [],
       held,
+      statements,
     });
     const merges: Merge[] = [];
     for await (const some of inTurns(all)) {
@@ -84,15 +88,13 @@ export async function applyToPersons(
         }
       }
     }
-    changes.push(await savePersonLedger(transaction, projectId, { ledger, merges, held }));
+    changes.push(
+      await savePersonLedger(transaction, projectId, { ledger, merges, held, statements }),
+    );
   }
   const end = Math.max(position, entries.at(-1)?.entry.position ?? 0);
   if (end > position) {
-    await transaction
-      .updateTable("consumer_positions")
-      .set({ position: end })
-      .where("name", "=", PERSONS_CONSUMER)
-      .execute();
+    await statements.movePosition(transaction, [{ name: PERSONS_CONSUMER, position: end }]);
   }
   held.finish({ ...version, position: end });
   return {
@@ -114,14 +116,14 @@ function withoutProject({ entry, update }: Entry): PersonOutcome {
 async function knownProjects(
   transaction: Transaction<Schema>,
   ids: readonly number[],
+  statements: PersonStatements,
 ): Promise<ReadonlySet<number>> {
   const known = new Set<number>();
   for await (const some of inTurns(ids)) {
-    const rows = await transaction
-      .selectFrom("projects")
-      .select("id")
-      .where("id", "in", some)
-      .execute();
+    const rows = await statements.findProjects(
+      transaction,
+      some.map((id) => ({ id })),
+    );
     for (const { id } of rows) known.add(id);
   }
   return known;
@@ -155,11 +157,13 @@ async function loadLedger(
     fresh,
     continuityFlagKeys,
     held,
+    statements,
   }: {
     all: readonly Entry[];
     fresh: readonly Entry[];
     continuityFlagKeys: readonly string[];
     held: HeldPersons;
+    statements: PersonStatements;
   },
 ): Promise<PersonLedger> {
   const groupTypes = fresh.some(({ update }) => update.groupTypes.length > 0)
@@ -183,7 +187,12 @@ async function loadLedger(
     distinctIds.add(update.link.otherId);
     linkedIds.add(update.link.otherId).add(update.distinctId);
   }
-  const persons = await admitPersons(transaction, projectId, { ledger, distinctIds, held });
+  const persons = await admitPersons(transaction, projectId, {
+    ledger,
+    distinctIds,
+    held,
+    statements,
+  });
   releases = await releasesOf(
     transaction,
     projectId,
@@ -212,7 +221,13 @@ async function admitPersons(
     ledger,
     distinctIds,
     held,
-  }: { ledger: PersonLedger; distinctIds: ReadonlySet<string>; held: HeldPersons },
+    statements,
+  }: {
+    ledger: PersonLedger;
+    distinctIds: ReadonlySet<string>;
+    held: HeldPersons;
+    statements: PersonStatements;
+  },
 ): Promise<ReadonlyMap<string, LedgerPerson>> {
   const persons = new Map<number, LedgerPerson>();
   const byDistinctId = new Map<string, LedgerPerson>();
@@ -232,21 +247,10 @@ async function admitPersons(
     else unknown.push(distinctId);
   }
   for await (const some of inTurns(unknown)) {
-    const rows = await transaction
-      .selectFrom("person_distinct_ids as d")
-      .innerJoin("persons as p", "p.id", "d.person_id")
-      .select([
-        "d.distinct_id",
-        "p.id",
-        "p.uuid",
-        "p.properties",
-        "p.property_times",
-        "p.created_at",
-        "p.is_identified",
-      ])
-      .where("d.project_id", "=", projectId)
-      .where("d.distinct_id", "in", some)
-      .execute();
+    const rows = await statements.findPersons(
+      transaction,
+      some.map((distinctId) => ({ project_id: projectId, distinct_id: distinctId })),
+    );
     for (const row of rows) {
       const stored = () => held.byId(row.id) ?? decodePerson(row);
       admit(row.distinct_id, row.id, stored);

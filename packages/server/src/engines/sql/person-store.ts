@@ -10,6 +10,7 @@ import { HeldPersons } from "./held-persons.ts";
 import { inTurns } from "./in-turns.ts";
 import { asksForPerson } from "./person-facts.ts";
 import { lockPersons, personsPosition } from "./person-lock.ts";
+import { createPersonStatements } from "./person-statements.ts";
 import type { Schema } from "./schema.ts";
 import type { SqlDatabase } from "./sql-database.ts";
 
@@ -34,6 +35,7 @@ export function createPersonStore(
 ): PersonStore & Pick<FactsReader, "forget"> {
   const facts = capabilities.isExclusive ? createRememberingFacts(reads) : createPlainFacts(reads);
   const held = new HeldPersons();
+  const statements = createPersonStatements();
 
   return {
     factsFor(query) {
@@ -61,7 +63,7 @@ export function createPersonStore(
       }
       // The log has the events: what is lost of this with the machine is applied again.
       const { outcomes, changes } = await replayable((transaction) =>
-        applyToPersons(transaction, updated, { continuityFlagKeys, held }),
+        applyToPersons(transaction, updated, { continuityFlagKeys, held, statements }),
       );
       for (const change of changes) facts.forget(change);
       for (const { projectId, hasNewGroupTypes } of changes) {

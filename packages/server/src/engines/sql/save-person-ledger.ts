@@ -4,6 +4,7 @@ import { type Insertable, sql, type Transaction } from "kysely";
 import { encodeBoolean, encodeInstant } from "./codec.ts";
 import type { HeldPersons } from "./held-persons.ts";
 import { inTurns } from "./in-turns.ts";
+import type { PersonStatements } from "./person-statements.ts";
 import { nextRevision } from "./project-revisions.ts";
 import type { Schema } from "./schema.ts";
 
@@ -28,7 +29,17 @@ export interface LedgerChanges {
 export async function savePersonLedger(
   transaction: Transaction<Schema>,
   projectId: number,
-  { ledger, merges, held }: { ledger: PersonLedger; merges: readonly Merge[]; held: HeldPersons },
+  {
+    ledger,
+    merges,
+    held,
+    statements,
+  }: {
+    ledger: PersonLedger;
+    merges: readonly Merge[];
+    held: HeldPersons;
+    statements: PersonStatements;
+  },
 ): Promise<LedgerChanges> {
   const living = ledger.persons.filter((person) => person.mergedInto === null);
   const ids = new Map<LedgerPerson, number>();
@@ -42,37 +53,25 @@ export async function savePersonLedger(
   const created = living.filter((person) => person.stored === null);
   const byUuid = new Map(created.map((person) => [person.uuid, person]));
   for await (const some of inTurns(created)) {
-    const rows = await transaction
-      .insertInto("persons")
-      .values(some.map((person) => encodePerson(projectId, person)))
-      .returning(["id", "uuid"])
-      .execute();
+    const rows = await statements.insertPersons(
+      transaction,
+      some.map((person) => encodePerson(projectId, person)),
+    );
     for (const { id, uuid } of rows) {
       const person = byUuid.get(uuid);
       if (person) ids.set(person, id);
     }
   }
   const changed = living.filter((person) => person.stored !== null && person.isChanged);
-  // Most changes leave the time of creation alone: its index is then not written.
-  for (const [persons, columns] of [
-    [changed.filter(hasSameCreation), ["properties", "property_times", "is_identified"]],
-    [
-      changed.filter((person) => !hasSameCreation(person)),
-      ["properties", "property_times", "is_identified", "created_at"],
-    ],
+  for (const [persons, update] of [
+    [changed.filter(hasSameCreation), statements.updatePersons],
+    [changed.filter((person) => !hasSameCreation(person)), statements.updatePersonsWithCreation],
   ] as const) {
     for await (const some of inTurns(persons)) {
-      await transaction
-        .insertInto("persons")
-        .values(some.map((person) => ({ ...encodePerson(projectId, person), id: idOf(person) })))
-        .onConflict((conflict) =>
-          conflict
-            .column("id")
-            .doUpdateSet((eb) =>
-              Object.fromEntries(columns.map((column) => [column, eb.ref(`excluded.${column}`)])),
-            ),
-        )
-        .execute();
+      await update(
+        transaction,
+        some.map((person) => ({ ...encodePerson(projectId, person), id: idOf(person) })),
+      );
     }
   }
   const distinctIds = living.flatMap((person) =>
@@ -83,7 +82,7 @@ export async function savePersonLedger(
     })),
   );
   for await (const some of inTurns(distinctIds)) {
-    await transaction.insertInto("person_distinct_ids").values(some).execute();
+    await statements.insertDistinctIds(transaction, some);
   }
   const moves = ledger.persons.flatMap((person) =>
     person.stored && person.mergedInto ? { from: person.stored.id, into: idOf(person) } : [],

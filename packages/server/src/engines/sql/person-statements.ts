@@ -1,0 +1,87 @@
+import { prepareRows } from "./prepared-rows.ts";
+
+const PERSON_COLUMNS = [
+  "project_id",
+  "uuid",
+  "properties",
+  "property_times",
+  "created_at",
+  "is_identified",
+] as const;
+
+const STORED_PERSON_COLUMNS = ["id", ...PERSON_COLUMNS] as const;
+
+/** What is run for nearly every run of events: built once for each database. */
+export function createPersonStatements() {
+  /** Most changes leave the time of creation alone: its index is then not written. */
+  const update = (columns: readonly ("created_at" | "is_identified" | `propert${string}`)[]) =>
+    prepareRows(STORED_PERSON_COLUMNS, (transaction, rows) =>
+      transaction
+        .insertInto("persons")
+        .values([...rows])
+        .onConflict((conflict) =>
+          conflict
+            .column("id")
+            .doUpdateSet((eb) =>
+              Object.fromEntries(
+                columns.map((column) => [column, eb.ref(`excluded.${column}` as "excluded.id")]),
+              ),
+            ),
+        ),
+    );
+  const updated = ["properties", "property_times", "is_identified"] as const;
+
+  return {
+    insertPersons: prepareRows(PERSON_COLUMNS, (transaction, rows) =>
+      transaction
+        .insertInto("persons")
+        .values([...rows])
+        .returning(["id", "uuid"]),
+    ),
+    updatePersons: update(updated),
+    updatePersonsWithCreation: update([...updated, "created_at"]),
+    insertDistinctIds: prepareRows(
+      ["project_id", "distinct_id", "person_id"],
+      (transaction, rows) => transaction.insertInto("person_distinct_ids").values([...rows]),
+    ),
+    /** Persons of one project by their ids; each row names one, and the project. */
+    findPersons: prepareRows(["project_id", "distinct_id"], (transaction, rows) =>
+      transaction
+        .selectFrom("person_distinct_ids as d")
+        .innerJoin("persons as p", "p.id", "d.person_id")
+        .select([
+          "d.distinct_id",
+          "p.id",
+          "p.uuid",
+          "p.properties",
+          "p.property_times",
+          "p.created_at",
+          "p.is_identified",
+        ])
+        .where("d.project_id", "=", rows[0].project_id)
+        .where(
+          "d.distinct_id",
+          "in",
+          rows.map((row) => row.distinct_id),
+        ),
+    ),
+    findProjects: prepareRows(["id"], (transaction, rows) =>
+      transaction
+        .selectFrom("projects")
+        .select("id")
+        .where(
+          "id",
+          "in",
+          rows.map((row) => row.id),
+        ),
+    ),
+    movePosition: prepareRows(["name", "position"], (transaction, [row]) =>
+      transaction
+        .updateTable("consumer_positions")
+        .set({ position: row.position })
+        .where("name", "=", row.name),
+    ),
+  };
+}
+
+export type PersonStatements = ReturnType<typeof createPersonStatements>;
