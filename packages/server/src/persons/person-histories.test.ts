@@ -76,7 +76,7 @@ test("[PR-16] any aliases, merges, splits and deletions leave every event with w
         }).sort(),
       );
     }),
-    { numRuns: 30 },
+    { numRuns: 40 },
   );
 }, 120_000);
 
@@ -120,7 +120,7 @@ const someSteps: fc.Arbitrary<(Capture | ByHand)[]> = fc.array(
       }),
     },
   ),
-  { maxLength: 25 },
+  { minLength: 8, maxLength: 30 },
 );
 
 function eventOf({
