@@ -137,8 +137,11 @@ describe("an end", PATIENTLY, () => {
   showOutputOnFailure(() => server);
 
   test("[CP-42] by SIGTERM finishes what is under way and keeps every acknowledged event", async () => {
+    const refused = randomUUID();
+    expect((await send([{ ...eventOf(refused), event: "" }])).status).toBe(400);
     await underLoad(200, () => server.stop());
     await server.startAgain();
+    expect(await outcomeOf(refused)).toBe("refused");
     await expectExactlyAcknowledged();
   });
 
@@ -146,6 +149,10 @@ describe("an end", PATIENTLY, () => {
     await underLoad(400, () => server.kill());
     // A crash leaves no lock behind.
     await server.startAgain();
+    // Whoever asks at once is told the truth, stored or not yet.
+    for (const uuid of [...acknowledged].slice(-5)) {
+      expect(await outcomeOf(uuid)).toMatch(/^(?:stored|queued)$/);
+    }
     // A client that did not get its answer sends again.
     const uuids = [...acknowledged].slice(-20);
     const { status, body } = await send(uuids.map(eventOf));
@@ -153,6 +160,11 @@ describe("an end", PATIENTLY, () => {
     expect(body).not.toHaveProperty("rejected");
     await expectExactlyAcknowledged();
   });
+
+  async function outcomeOf(uuid: string): Promise<unknown> {
+    const path = `/api/projects/@current/event_receipts/${uuid}`;
+    return (await openManagement(server).call("GET", path)).body.outcome;
+  }
 
   const eventOf = (uuid: string): Wire => ({
     uuid,

@@ -483,7 +483,7 @@ async function compose(
     });
     propertyValuesRoutes(management, createPropertyValues({ events, log, clock: now }));
     deadLetterRoutes(management, createDeadLetters({ events, log, pendingPersons }));
-    receiptRoutes(management, { events, log, recent: recentEvents, refusals });
+    receiptRoutes(management, { events, log, refusals });
     ingestionWarningRoutes(management, { store: warningStore, warnings });
     liveEventRoutes(management, liveEvents);
   });

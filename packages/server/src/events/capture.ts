@@ -237,7 +237,7 @@ export async function store(
       position: positions[index] ?? Number.NaN,
       event,
     }));
-    for (const { event, position } of entries) recent.add(from.projectId, event, position);
+    for (const { event } of entries) recent.add(from.projectId, event);
     // Before the answer: whoever has it may ask for flags and must find what was captured.
     pendingPersons.add(entries);
     const keptUp = pendingPersons.keptUp(positions.at(-1) ?? 0);

@@ -98,6 +98,27 @@ export function describeEventLog(title: string, create: () => Promise<Reopenable
       expect(read).toEqual(events.map(({ uuid }) => uuid));
     });
 
+    it("[PI-70] finds events by project and uuid after a position", async () => {
+      const events = Array.from({ length: 30 }, (_, index) =>
+        sampleEvent({ projectId: index % 2, properties: { n: index === 4 ? 2n ** 60n : index } }),
+      );
+      const [, , third, , fifth] = events;
+      const decoy = sampleEvent({
+        properties: { list: [0, third?.uuid ?? "", "x"], text: fifth?.uuid ?? "" },
+      });
+      await log.append([decoy]);
+      await log.append(events.slice(0, 10));
+      await log.append(events.slice(10));
+      for (const [index, { projectId, uuid }] of events.entries()) {
+        const position = index + 2;
+        expect(await log.find({ projectId, uuid }, 0)).toBe(position);
+        expect(await log.find({ projectId, uuid }, position - 1)).toBe(position);
+        expect(await log.find({ projectId, uuid }, position)).toBeUndefined();
+        expect(await log.find({ projectId: projectId + 1, uuid }, 0)).toBeUndefined();
+      }
+      expect(await log.find({ projectId: 1, uuid: crypto.randomUUID() }, 0)).toBeUndefined();
+    });
+
     it("[PI-3] lets a reader wait for the next event", async () => {
       const waiting = log.read(0, 10, NEVER);
       const event = sampleEvent();

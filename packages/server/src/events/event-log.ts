@@ -32,6 +32,15 @@ export interface EventLog {
    */
   read(after: number, limit: number, signal: AbortSignal): Promise<LogBatch>;
 
+  /**
+   * Position of the first entry after `after` that is an event of a project with a uuid. Reads
+   * everything on its way, in turns with others.
+   */
+  find(
+    event: Pick<CapturedEvent, "projectId" | "uuid">,
+    after: number,
+  ): Promise<number | undefined>;
+
   /** Position of the newest stored entry; 0 for an empty log. */
   end(): Promise<number>;
 

@@ -10,7 +10,6 @@ import { createRefusalStore } from "../engines/sql/refusal-store.ts";
 import { openTemporarySqlite } from "../engines/sql/sql-engines.contract.ts";
 import { sampleEvent } from "./event-log.contract.ts";
 import { findReceipt } from "./receipts.ts";
-import { createRecentEvents } from "./recent-events.ts";
 import { createRefusals } from "./refusals.ts";
 
 async function openAll() {
@@ -28,7 +27,7 @@ async function openAll() {
     },
   });
   return {
-    deps: { events, log, recent: createRecentEvents(), refusals },
+    deps: { events, log, refusals },
     database,
     newProject,
     faults,
@@ -48,13 +47,12 @@ describe("the receipt of an event", () => {
   afterAll(() => all.close());
 
   it("[RC-1] follows it from the log to the store, and to its end with its person", async () => {
-    const { events, log, recent } = all.deps;
+    const { events, log } = all.deps;
     const projectId = await all.newProject();
     const event = sampleEvent({ projectId });
     const outcome = async () => (await findReceipt(all.deps, projectId, event.uuid))?.receipt;
     expect(await outcome()).toBeUndefined();
     const [position = 0] = await log.append([event]);
-    recent.add(projectId, event, position);
     expect(await outcome()).toEqual({ outcome: "queued", position });
     const personId = randomUUID();
     const row = { position, event, personId, groupKeys: [], changedBy: ["cut"] };

@@ -1,6 +1,5 @@
 import type { EventLog } from "./event-log.ts";
 import type { EventReceipt, EventStore } from "./event-store.ts";
-import type { RecentEvents } from "./recent-events.ts";
 import type { RefusedSendings } from "./refusal-store.ts";
 import type { Refusals } from "./refusals.ts";
 
@@ -27,8 +26,7 @@ export interface ReceiptAnswer {
 
 export interface ReceiptDeps {
   readonly events: Pick<EventStore, "receipt" | "reached" | "position" | "known">;
-  readonly log: Pick<EventLog, "end">;
-  readonly recent: Pick<RecentEvents, "positionOf">;
+  readonly log: Pick<EventLog, "end" | "find">;
   readonly refusals: Pick<Refusals, "find">;
 }
 
@@ -37,18 +35,18 @@ const MAX_WAIT_MS = 2000;
 
 /** Tells what became of the event with a uuid; `undefined` where nothing knows it. */
 export async function findReceipt(
-  { events, log, recent, refusals }: ReceiptDeps,
+  { events, log, refusals }: ReceiptDeps,
   projectId: number,
   uuid: string,
 ): Promise<ReceiptAnswer | undefined> {
   await events.reached(await log.end(), MAX_WAIT_MS);
   const refused = await refusals.find(projectId, uuid);
+  // Before the receipt: what is stored in between is still found where it came from.
+  const storedUpTo = await events.position();
   const stored = await events.receipt(projectId, uuid);
   if (stored) return { receipt: stored, refused };
-  const position = recent.positionOf(projectId, uuid);
-  if (position !== undefined && position > (await events.position())) {
-    return { receipt: { outcome: "queued", position }, refused };
-  }
+  const position = await log.find({ projectId, uuid }, storedUpTo);
+  if (position !== undefined) return { receipt: { outcome: "queued", position }, refused };
   if (isTaken(events, projectId, uuid)) return { receipt: { outcome: "deleted" }, refused };
   const [last] = refused;
   if (!last) return undefined;

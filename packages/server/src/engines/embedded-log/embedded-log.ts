@@ -1,4 +1,5 @@
 import { stat } from "node:fs/promises";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Worker } from "node:worker_threads";
 import { cleanText } from "@hedgerow/core/events/clean-json";
 import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
@@ -41,6 +42,8 @@ const GROUP_CHARS = 8 * 1024 * 1024;
 /** One read ends after the segment with which it has this much. */
 const READ_CHARS = 4 * 1024 * 1024;
 const RETRY_AFTER_SECONDS = 1;
+/** Searches go on for so long at most before requests get their turn. */
+const TURN_MS = 5;
 
 interface Append {
   readonly events: readonly CapturedEvent[];
@@ -196,6 +199,18 @@ export async function openEmbeddedLog(
       return { entries, end: entries.at(-1)?.position ?? known, chars };
     },
 
+    async find(event, after) {
+      let turnBeganAt = performance.now();
+      for (const found of reader.search(event, after)) {
+        if (found !== undefined) return found;
+        if (performance.now() - turnBeganAt > TURN_MS) {
+          await nextTurn();
+          turnBeganAt = performance.now();
+        }
+      }
+      return undefined;
+    },
+
     async end() {
       return end;
     },
@@ -275,6 +290,17 @@ function textOf(lines: unknown): string {
     : String(lines);
 }
 
+/** Index of the line that is an event, told by how lines begin. */
+function lineOf(
+  { projectId, uuid }: Pick<CapturedEvent, "projectId" | "uuid">,
+  text: string,
+): number | undefined {
+  const head = JSON.stringify([projectId, uuid]).slice(0, -1);
+  if (!text.includes(head)) return undefined;
+  const index = text.split("\n").findIndex((line) => line.replace(/^!/, "").startsWith(head));
+  return index < 0 ? undefined : index;
+}
+
 /** How much of an unreadable line is kept. */
 const MAX_SALVAGED_CHARS = 100_000;
 
@@ -329,6 +355,17 @@ function openReader(path: string) {
         position = first + to - 1;
       }
       return { entries, chars };
+    },
+    /** Goes through the segments after a position; gives what each of them has of the event. */
+    *search(event: Pick<CapturedEvent, "projectId" | "uuid">, after: number) {
+      for (let position = after; ; ) {
+        const [segment] = next.all(position) as { last: number; count: number; lines: unknown }[];
+        if (!segment) return;
+        const first = segment.last - segment.count + 1;
+        const line = lineOf(event, textOf(segment.lines));
+        yield line !== undefined && first + line > after ? first + line : undefined;
+        position = segment.last;
+      }
     },
     close: () => database.close(),
   };
