@@ -1,7 +1,8 @@
 // Durable capture over HTTP: gzip batches of 50 events of about 1 kB on 8 connections, and single
 // events on 32; how far the store is behind when the load ends, memory, and what flag requests wait
-// meanwhile. Against a bare node:http server that decompresses, parses and appends to a file with
-// fsync. The load generator is a process of its own and shares the cores.
+// meanwhile: those for persons whose own events are being captured, which wait for them as promised,
+// and those for others. Against a bare node:http server that decompresses, parses and appends to a
+// file with fsync. The load generator is a process of its own and shares the cores.
 import { fork, spawn } from "node:child_process";
 import { closeSync, fdatasync, mkdtempSync, openSync, rmSync, write } from "node:fs";
 import { createServer } from "node:http";
@@ -9,7 +10,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gunzipSync } from "node:zlib";
-import { freePort, measuredServer, PROJECT_KEY } from "./measured-server.mjs";
+import { cpuSecondsOf, freePort, measuredServer, PROJECT_KEY } from "./measured-server.mjs";
 import { mixedFlags } from "./mixed-flags.mjs";
 
 const SECONDS = Number(process.env.BENCH_CAPTURE_SECONDS ?? 60);
@@ -17,6 +18,8 @@ const SINGLE_SECONDS = Math.ceil(SECONDS / 4);
 const IDLE_SECONDS = 8;
 const BATCHES = { connections: 8, perRequest: 50 };
 const SINGLES = { connections: 32, perRequest: 1 };
+/** Persons with stored properties whom no load captures events of. */
+const BYSTANDERS = 300;
 const here = fileURLToPath(import.meta.url);
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -86,28 +89,53 @@ async function bareLoad(options) {
   const port = await freePort();
   const bare = fork(here, ["--bare", String(port), join(folder, "log")]);
   await new Promise((resolve) => bare.once("message", resolve));
-  const result = await startLoad(port, options).ended;
+  const load = startLoad(port, options);
+  await load.started;
+  const cpuBefore = cpuSecondsOf(bare.pid);
+  const result = await load.ended;
+  const cpuSeconds = cpuSecondsOf(bare.pid) - cpuBefore;
   bare.kill();
   rmSync(folder, { recursive: true });
-  return result;
+  return { ...result, cpuMicroseconds: (cpuSeconds * 1e6) / result.acked };
 }
 
-/** Asks for flags of one stored person after the other until told to stop; answers latencies. */
+async function captureBystanders(server) {
+  const batch = Array.from({ length: BYSTANDERS }, (_, n) => ({
+    event: "seen",
+    distinct_id: `bystander-${n}`,
+    properties: { $set: { plan: n % 2 ? "pro" : "free", visits: n }, $os: "Linux" },
+  }));
+  const body = JSON.stringify({ api_key: PROJECT_KEY, batch });
+  const answered = await fetch(`${server.url}/batch/`, { method: "POST", body });
+  if (!answered.ok) throw new Error(`capture answered ${answered.status}`);
+}
+
+/**
+ * Asks for flags of one stored person after the other until told to stop, in turns of those whose
+ * events the load captures and of bystanders; answers the latencies of both.
+ */
 async function decideUntil(server, ended) {
   let isOver = false;
   ended.then(() => {
     isOver = true;
   });
-  const latencies = [];
+  const involved = [];
+  const bystanders = [];
   for (let n = 0; !isOver; n++) {
-    const body = JSON.stringify({ api_key: PROJECT_KEY, distinct_id: `user-${(n * 17) % 3000}` });
+    const isInvolved = n % 2 === 0;
+    const id = isInvolved ? `user-${(n * 17) % 3000}` : `bystander-${n % BYSTANDERS}`;
+    const body = JSON.stringify({ api_key: PROJECT_KEY, distinct_id: id });
     const startedAt = performance.now();
     const answered = await fetch(`${server.url}/decide/?v=3`, { method: "POST", body });
     await answered.arrayBuffer();
-    latencies.push(performance.now() - startedAt);
+    (isInvolved ? involved : bystanders).push(performance.now() - startedAt);
     if (!answered.ok) throw new Error(`decide answered ${answered.status}`);
-    await sleep(10);
+    await sleep(5);
   }
+  return { involved: quantiles(involved), bystanders: quantiles(bystanders) };
+}
+
+function quantiles(latencies) {
   latencies.sort((a, b) => a - b);
   const at = (share) => latencies[Math.floor(latencies.length * share)];
   return { p50Ms: at(0.5), p99Ms: at(0.99), requests: latencies.length };
@@ -152,7 +180,7 @@ async function loadOurs(server, options) {
   return {
     ...result,
     decide,
-    cpuSeconds,
+    cpuMicroseconds: (cpuSeconds * 1e6) / result.acked,
     behindEvents: atEnd.captured - atEnd.stored,
     personsBehindEvents: atEnd.captured - atEnd.persons,
     behindSeconds: (performance.now() - endedAt) / 1000,
@@ -169,6 +197,7 @@ async function measure() {
     for (const flag of mixedFlags()) {
       await server.api("POST", "/api/projects/1/feature_flags/", flag);
     }
+    await captureBystanders(server);
     // A short load first: persons exist then, and code is compiled.
     await loadOurs(server, { ...BATCHES, seconds: Math.min(5, SECONDS) });
     const idle = await decideUntil(server, sleep(IDLE_SECONDS * 1000));

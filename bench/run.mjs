@@ -19,6 +19,7 @@ function run(script) {
 
 const number = (value, digits = 2) => value.toFixed(digits);
 const thousands = (value) => `${Math.round(value / 1000)}k/s`;
+const perSecond = (value) => `${Math.round(value).toLocaleString("en")}/s`;
 
 const engine = run("engine.bench.mjs");
 const decide = run("decide.bench.mjs");
@@ -55,22 +56,38 @@ const rows = [
   ...[
     ["gzip batches of 50 events of 1 kB, 8 connections", capture.batches, capture.bareBatches],
     ["single events, 32 connections", capture.singles, capture.bareSingles],
-  ].map(([what, ours, bare]) => [
-    `Durable capture, ${what}, events acknowledged, against a bare \`node:http\` server that parses and appends to a file with fsync`,
-    `${thousands(ours.perSecond)} : ${thousands(bare.perSecond)}`,
-    `${number(ours.perSecond / bare.perSecond)}×`,
+  ].flatMap(([what, ours, bare]) => [
+    [
+      `Durable capture, ${what}, events acknowledged, against a bare \`node:http\` server that decompresses, parses and appends to a file with fsync`,
+      `${perSecond(ours.perSecond)} : ${perSecond(bare.perSecond)}`,
+      `${number(ours.perSecond / bare.perSecond)}×`,
+    ],
+    [
+      "… CPU time of the server for each event, all threads, until it is acknowledged and most of it stored",
+      `${Math.round(ours.cpuMicroseconds)} µs : ${Math.round(bare.cpuMicroseconds)} µs`,
+      `${number(ours.cpuMicroseconds / bare.cpuMicroseconds)}×`,
+    ],
   ]),
   [
     "Storing behind capture at the end of those batches",
     `${number(capture.batches.behindSeconds, 1)} s`,
     "",
   ],
+  ...[
+    ["of persons without new events", "bystanders"],
+    ["of persons whose events are being captured, which are waited for", "involved"],
+  ].map(([whom, part]) => [
+    `\`decide\` p99 during those batches, ${whom}, against idle`,
+    `${number(capture.batches.decide[part].p99Ms, 1)} ms : ${number(capture.idle[part].p99Ms, 1)} ms`,
+    `${number(capture.batches.decide[part].p99Ms / capture.idle[part].p99Ms, 1)}×`,
+  ]),
   [
-    "`decide` p99 during those batches, against idle",
-    `${Math.round(capture.batches.decide.p99Ms)} ms : ${Math.round(capture.idle.p99Ms)} ms`,
-    `${number(capture.batches.decide.p99Ms / capture.idle.p99Ms, 1)}×`,
+    "Resident memory during those batches: halfway, at the end, at most",
+    ["halfwayMb", "endMb", "peakMb"]
+      .map((at) => `${Math.round(capture.batches[at])} MB`)
+      .join(", "),
+    "",
   ],
-  ["Resident memory during those batches, at most", `${Math.round(capture.batches.peakMb)} MB`, ""],
   ["Resident memory, idle, with data", `${Math.round(process_.idleMb)} MB`, ""],
   ["Start to ready, with data", `${Math.round(process_.readyMs)} ms`, ""],
 ];
