@@ -84,6 +84,12 @@ function createProcess(steps: number) {
   };
 }
 
+/** The end that the manifest tells, 0 without one. */
+function savedEnd(): number {
+  const path = join(folder, "manifest.json");
+  return existsSync(path) ? (JSON.parse(readFileSync(path, "utf8")) as { end: number }).end : 0;
+}
+
 /** What a store would do with an index, on a table in memory that survives. */
 function createStore(runRecords: number) {
   const table: IndexedEvent[] = [];
@@ -101,7 +107,10 @@ function createStore(runRecords: number) {
     async open(steps: number) {
       process = createProcess(steps);
       const { files, merge } = process;
+      const known = savedEnd();
       index = await openEventIndex({ folder, stored: stored(), files, merge, runRecords });
+      // Whatever instant the process died at, what it had saved is whole.
+      expect(index.end).toBe(known);
       for (const event of table.filter(({ position }) => position > index.end)) {
         await index.makeRoom(1);
         index.add(event);

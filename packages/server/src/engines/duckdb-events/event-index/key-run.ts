@@ -26,7 +26,7 @@ export interface RunInfo {
   readonly filterWords: number;
   /** Of all that is held in memory. */
   readonly checksum: number;
-  /** When the latest of its events was received. */
+  /** None of its events was received later. */
   readonly lastSecond: number;
 }
 
