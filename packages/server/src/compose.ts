@@ -76,6 +76,7 @@ import { startWorker } from "./events/worker.ts";
 import { createEligibleFlags } from "./experiments/eligible-flags.ts";
 import { experimentRoutes } from "./experiments/experiments.routes.ts";
 import { createExperiments } from "./experiments/experiments.ts";
+import { experimentsUsingEvent } from "./experiments/experiments-using-event.ts";
 import { experimentsUsingFlag } from "./experiments/experiments-using-flag.ts";
 import { createChangeDefinitions } from "./flags/change-definitions.ts";
 import { createCompiledFlags, watchRevisions } from "./flags/compiled-flags.ts";
@@ -468,7 +469,7 @@ async function compose(
         accounts,
         events,
         definitionsOf: async (projectId) => (await compiledFlags.get(projectId)).definitions,
-        uses: [cohortsUsingEvent, flagsUsingEvent],
+        uses: [cohortsUsingEvent, flagsUsingEvent, experimentsUsingEvent(experimentStore)],
         clock: now,
       }),
       accounts,
