@@ -63,6 +63,7 @@ export async function measuredServer() {
   return {
     url,
     port,
+    data,
     start,
     stop,
     /** Resident memory of the process in MB. */

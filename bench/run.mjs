@@ -25,6 +25,7 @@ const engine = run("engine.bench.mjs");
 const decide = run("decide.bench.mjs");
 const process_ = run("process.bench.mjs");
 const capture = run("capture.bench.mjs");
+const scale = run("flags-at-scale.bench.mjs");
 
 const fastest = engine.rows
   .filter((row) => row.name !== "hedgerow")
@@ -86,6 +87,23 @@ const rows = [
     ["halfwayMb", "endMb", "peakMb"]
       .map((at) => `${Math.round(capture.batches[at])} MB`)
       .join(", "),
+    "",
+  ],
+  ["A change in a project of 10,000 flags, until it is live", `${number(scale.changeMs, 0)} ms`, ""],
+  [
+    "All 10,000 flags of a person by `decide`, CPU time of the server per flag",
+    `${number(scale.decideMicrosecondsPerFlag)} µs`,
+    "",
+  ],
+  ["… by `flags`", `${number(scale.allMicrosecondsPerFlag)} µs`, ""],
+  [
+    "One flag of them, CPU time against a project of only that flag",
+    `${Math.round(scale.oneOfManyMicroseconds)} µs : ${Math.round(scale.oneOfOneMicroseconds)} µs`,
+    `${number(scale.oneRatio)}×`,
+  ],
+  [
+    "Definitions of all of them, unchanged (304), CPU time",
+    `${Math.round(scale.unchangedDefinitionsMicroseconds)} µs`,
     "",
   ],
   ["Resident memory, idle, with data", `${Math.round(process_.idleMb)} MB`, ""],
