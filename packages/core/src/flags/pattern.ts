@@ -44,6 +44,13 @@ const MAX_PATTERN_LENGTH = 4_000;
 const MAX_PROGRAM_SIZE = 500;
 
 /**
+ * Larger programs are not given to the backtracking engine either, so count as invalid where the
+ * other one cannot run them. An engine must take whatever is smaller: written out, repetitions and
+ * all, that is at most seven instructions for each unit of size.
+ */
+export const MAX_BACKTRACKING_SIZE = 2_800;
+
+/**
  * Most steps one linear-time match may take. Measured: while the automaton is still being built a
  * step costs 0.1 to 0.5 µs, later some nanoseconds; so this is 20 ms at the very worst.
  */
@@ -75,7 +82,7 @@ export function compilePattern(
   }
   const linear = compileLinear(restated);
   const fallback = () =>
-    restated.backtracking === null
+    restated.backtracking === null || restated.programSize > MAX_BACKTRACKING_SIZE
       ? null
       : backtracking.compile(restated.backtracking.source, restated.backtracking.flags);
   if (linear === null) {

@@ -1,4 +1,4 @@
-import { compilePattern, createPatternBudget } from "@hedgerow/core/flags/pattern";
+import { compilePattern, createPatternBudget, isValidPattern } from "@hedgerow/core/flags/pattern";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { createBacktrackingRegex } from "./backtracking-regex.ts";
@@ -114,6 +114,39 @@ describe("backtracking patterns", () => {
   it("[FE-15] refuses repetitions that would fill memory", () => {
     expect(patterns.compile("(?:(?:a{1000}){1000}){1000}", "u")).toBeNull();
     expect(patterns.compile("a{1000}", "u")).not.toBeNull();
+  });
+
+  it("[FE-38] runs whatever passes the check of a filter, up to the largest patterns", () => {
+    const { node } = fc.letrec<{ node: string }>((tie) => ({
+      node: fc.oneof(
+        { maxDepth: 4, depthSize: "large" },
+        fc.constantFrom("a", "[ab]", "\\A", "\\Z", "$", "(?:)", "(?:\\Z\\Z\\Z)", "(?:a|b|)"),
+        fc.tuple(tie("node"), tie("node")).map((pair) => pair.join("")),
+        fc.tuple(tie("node"), tie("node")).map((pair) => `(?:${pair.join("|")})`),
+        fc
+          .tuple(
+            tie("node"),
+            fc.constantFrom(2, 30, 600),
+            fc.constantFrom("*", "+", "?", "{", "{0,"),
+          )
+          .map(([inner, count, sign]) =>
+            sign.startsWith("{") ? `(?:${inner})${sign}${count}}` : `(?:${inner})${sign}`,
+          ),
+      ),
+    }));
+    let largest = 0;
+    fc.assert(
+      fc.property(node, fc.constantFrom("", "(?m)"), (body, flags) => {
+        const pattern = `${flags}(?=${body})`;
+        if (!isValidPattern(pattern)) return;
+        largest = Math.max(largest, Number(/\d+/.exec(body)?.[0] ?? 0));
+        expect(compilePattern(pattern, patterns)).not.toBeNull();
+      }),
+      { numRuns: 2000 },
+    );
+    expect(largest).toBe(600);
+    expect(isValidPattern("(?=(?:ab){500})")).toBe(true);
+    expect(isValidPattern("(?=(?:(?:ab){100}){100})")).toBe(false);
   });
 
   it("refuses a pattern that is none", () => {

@@ -58,7 +58,10 @@ type Node =
       readonly isLazy: boolean;
     };
 
-/** Repetitions are written out, so that a program may not grow without bound. */
+/**
+ * Repetitions are written out, so that a program may not grow without bound. Core gives nothing away
+ * that needs more, see its `MAX_BACKTRACKING_SIZE`.
+ */
 const MAX_INSTRUCTIONS = 20_000;
 
 const QUANTIFIER = /(?:[*+?]|\{([0-9]+)(?:(,)([0-9]*))?\})(\??)/y;
