@@ -60,7 +60,7 @@ async function personsOf(id: number, limit = 2): Promise<string[]> {
   while (next !== null) {
     const { body } = await project.get(next);
     found.push(...body.results.map((person: { distinct_ids: string[] }) => person.distinct_ids[0]));
-    next = body.next?.slice(body.next.indexOf("cohorts/"));
+    next = body.next?.slice(body.next.indexOf("cohorts/")) ?? null;
   }
   return found.toSorted();
 }

@@ -32,15 +32,15 @@ import type { Schema } from "./schema.ts";
 import type { SqlDatabase } from "./sql-database.ts";
 
 /** {@link CohortStore} on SQL. */
-export function createCohortStore({ reads, writes }: SqlDatabase): CohortStore {
-  const changeMembers = (
+export function createCohortStore({ reads, writes, membershipChanges }: SqlDatabase): CohortStore {
+  const changeMembers = async (
     projectId: number,
     id: number,
     persons: NamedPersons,
     now: Date,
     change: typeof insertMembers,
-  ): Promise<MembershipChange | undefined> =>
-    writes.transaction().execute(async (transaction) => {
+  ): Promise<MembershipChange | undefined> => {
+    const outcome = writes.transaction().execute(async (transaction) => {
       await lockForEvents(transaction);
       const cohort = await transaction
         .updateTable("cohorts")
@@ -63,10 +63,13 @@ export function createCohortStore({ reads, writes }: SqlDatabase): CohortStore {
       }
       return { changed, unknown };
     });
+    // Also after a fault: what failed may be committed all the same.
+    return await outcome.finally(() => membershipChanges.count++);
+  };
 
   return {
     async create(projectId, fields, members, { authorId, now, ifRevision, describe }) {
-      return await writes.transaction().execute(async (transaction) => {
+      const created = writes.transaction().execute(async (transaction) => {
         // Before the revision's own lock, as everywhere: no two writers wait for one another.
         await lockForEvents(transaction);
         const revision = await nextRevisionAfter(transaction, projectId, ifRevision);
@@ -95,8 +98,9 @@ export function createCohortStore({ reads, writes }: SqlDatabase): CohortStore {
         }
         const cohort = decodeCohort({ ...row, listed_count: count });
         await keepActivity(transaction, describe?.(null, cohort), { projectId, authorId, now });
-        return { cohort, unknown };
+        return { cohort, unknown } as const;
       });
+      return await created.finally(() => membershipChanges.count++);
     },
 
     async update(projectId, id, change, { authorId, now, ifRevision, describe }) {

@@ -11,6 +11,7 @@ import {
   RememberedPersons,
 } from "./remembered-persons.ts";
 import type { Schema } from "./schema.ts";
+import type { MembershipChanges } from "./sql-database.ts";
 
 /** Reads stored facts, and is told what was written. */
 export interface FactsReader {
@@ -56,10 +57,14 @@ function createDistinctIdsReader(reads: Kysely<Schema>): FactsReader["distinctId
 }
 
 /**
- * A reader that remembers persons. Static cohorts and groups are always read. A write that is
- * committed while a request is being answered from both makes it start again from the database.
+ * A reader that remembers persons, and the cohorts they are in for as long as no memberships change.
+ * Groups are always read. A write that is committed while a request is being answered from both makes
+ * it start again from the database.
  */
-export function createRememberingFacts(reads: Kysely<Schema>): FactsReader {
+export function createRememberingFacts(
+  reads: Kysely<Schema>,
+  membershipChanges: MembershipChanges,
+): FactsReader {
   const persons = new RememberedPersons();
   const readFacts = createFactsReader(reads);
   const readDistinctIds = createDistinctIdsReader(reads);
@@ -92,24 +97,53 @@ export function createRememberingFacts(reads: Kysely<Schema>): FactsReader {
       ...found.person,
       hashKeyOverrides: hashKeyOverrides ? found.person.hashKeyOverrides : null,
       distinctIds: known?.distinctIds ?? null,
+      cohorts: known?.cohorts ?? null,
     };
     persons.remember(projectId, distinctId, { person, generation });
     return person;
   }
 
+  /** Ids of the cohorts with stored members that a person is in; `undefined` for one who is gone. */
+  async function cohortIdsOf(
+    { projectId, distinctId }: FactsQuery,
+    person: RememberedPerson,
+    generation: number,
+  ): Promise<ReadonlySet<number> | undefined> {
+    const known = knownCohortIds(person);
+    if (known) return known;
+    const changes = membershipChanges.count;
+    const rows = await readCohortIds({ person: person.id });
+    // No row at all: the person became part of another a moment ago.
+    if (rows.length === 0) return undefined;
+    const ids = new Set(rows.flatMap(({ cohort_id }) => cohort_id ?? []));
+    persons.remember(projectId, cleanText(distinctId), {
+      person: { ...person, cohorts: { ids, changes } },
+      generation,
+    });
+    return ids;
+  }
+
+  function knownCohortIds({ cohorts }: RememberedPerson): ReadonlySet<number> | undefined {
+    return cohorts?.changes === membershipChanges.count ? cohorts.ids : undefined;
+  }
+
   return {
     recall(query) {
-      if (query.staticCohorts || !asksForPerson(query) || hasGroups(query)) return undefined;
+      if (!asksForPerson(query) || hasGroups(query)) return undefined;
       const { projectId, distinctId, anonDistinctId, hashKeyOverrides } = query;
       const person = persons.find(projectId, cleanText(distinctId));
       if (person === undefined || (person && !tellsEnough(person, hashKeyOverrides))) {
         return undefined;
       }
-      if (!hashKeyOverrides || anonDistinctId === null) return factsOf(query, { person });
+      const cohortIds = query.staticCohorts && person ? knownCohortIds(person) : NO_COHORTS;
+      if (cohortIds === undefined) return undefined;
+      if (!hashKeyOverrides || anonDistinctId === null) {
+        return factsOf(query, { person, cohortIds });
+      }
       const anonymous = persons.find(projectId, cleanText(anonDistinctId));
       return anonymous === undefined || (anonymous && !tellsEnough(anonymous, true))
         ? undefined
-        : factsOf(query, { person, anonymous });
+        : factsOf(query, { person, anonymous, cohortIds });
     },
 
     async read(query) {
@@ -120,15 +154,13 @@ export function createRememberingFacts(reads: Kysely<Schema>): FactsReader {
         query.hashKeyOverrides && query.anonDistinctId !== null
           ? await load(query, query.anonDistinctId)
           : null;
-      const cohorts =
-        query.staticCohorts && person ? await readCohortIds({ person: person.id }) : undefined;
+      const cohortIds =
+        query.staticCohorts && person ? await cohortIdsOf(query, person, generation) : NO_COHORTS;
       const groups = hasGroups(query) ? (await readFacts(groupsOnly(query))).groups : {};
-      // No row at all: the person became part of another a moment ago.
-      const isGone = cohorts?.length === 0;
-      if (isGone || generation !== persons.generation) {
+      if (cohortIds === undefined || generation !== persons.generation) {
         return toStoredFacts(await readFacts(query));
       }
-      return factsOf(query, { person, anonymous, cohorts, groups });
+      return factsOf(query, { person, anonymous, cohortIds, groups });
     },
 
     async distinctIdsOf(projectId, distinctId) {
@@ -159,12 +191,12 @@ function factsOf(
   {
     person,
     anonymous = null,
-    cohorts,
+    cohortIds,
     groups = NO_GROUPS,
   }: {
     person: RememberedPerson | null;
     anonymous?: RememberedPerson | null;
-    cohorts?: readonly { readonly cohort_id: number | null }[] | undefined;
+    cohortIds: ReadonlySet<number>;
     groups?: FoundFacts["groups"];
   },
 ): StoredFacts {
@@ -173,9 +205,7 @@ function factsOf(
     person: person && {
       properties: query.person ? person.properties : NO_PROPERTIES,
       createdAt: person.createdAt,
-      staticCohortIds: cohorts
-        ? new Set(cohorts.flatMap(({ cohort_id }) => cohort_id ?? []))
-        : NO_COHORTS,
+      staticCohortIds: cohortIds,
       hashKeyOverrides: (query.hashKeyOverrides && person.hashKeyOverrides) || NO_OVERRIDES,
     },
     groups,

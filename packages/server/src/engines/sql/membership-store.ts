@@ -11,7 +11,11 @@ import type { Schema } from "./schema.ts";
 import type { SqlDatabase } from "./sql-database.ts";
 
 /** {@link MembershipStore} on SQL. */
-export function createMembershipStore({ reads, writes }: SqlDatabase): MembershipStore {
+export function createMembershipStore({
+  reads,
+  writes,
+  membershipChanges,
+}: SqlDatabase): MembershipStore {
   const ofTask = ({ projectId, id }: CohortTask) =>
     writes.updateTable("cohorts").where("project_id", "=", projectId).where("id", "=", id);
 
@@ -125,7 +129,7 @@ export function createMembershipStore({ reads, writes }: SqlDatabase): Membershi
     },
 
     async changeMembers(projectId, cohortId, { add, remove }) {
-      await writes.transaction().execute(async (transaction) => {
+      const written = writes.transaction().execute(async (transaction) => {
         // No person is merged or deleted while it becomes a member.
         await lockForEvents(transaction);
         if (remove.length > 0) {
@@ -150,6 +154,8 @@ export function createMembershipStore({ reads, writes }: SqlDatabase): Membershi
             .execute();
         }
       });
+      // Also after a fault: what failed may be committed all the same.
+      await written.finally(() => membershipChanges.count++);
     },
   };
 }

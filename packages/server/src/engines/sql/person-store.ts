@@ -30,10 +30,12 @@ export interface PersonStoreOptions {
  * must be one store only.
  */
 export function createPersonStore(
-  { reads, writes, capabilities, replayable, flush }: SqlDatabase,
+  { reads, writes, capabilities, membershipChanges, replayable, flush }: SqlDatabase,
   options: PersonStoreOptions,
 ): PersonStore & Pick<FactsReader, "forget"> {
-  const facts = capabilities.isExclusive ? createRememberingFacts(reads) : createPlainFacts(reads);
+  const facts = capabilities.isExclusive
+    ? createRememberingFacts(reads, membershipChanges)
+    : createPlainFacts(reads);
   const held = new HeldPersons();
   const statements = createPersonStatements();
 

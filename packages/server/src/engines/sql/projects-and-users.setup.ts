@@ -90,6 +90,7 @@ export async function projectsAndUsers(database: SqlDatabase) {
       .insertInto("cohort_members")
       .values(personIds.map((personId) => ({ cohort_id: id, person_id: personId })))
       .execute();
+    database.membershipChanges.count++;
     return id;
   };
   return { newProject, newUser, newPerson, newStaticCohort };

@@ -1,7 +1,7 @@
 import type { FoundPerson } from "./person-facts.ts";
 import type { LedgerChanges } from "./save-person-ledger.ts";
 
-/** The part of a person that only this store changes; static cohorts change elsewhere. */
+/** What the person store knows of a person, and what it read of the cohorts that others put it into. */
 export type RememberedPerson = Pick<
   FoundPerson,
   "id" | "createdAt" | "properties" | "textLength"
@@ -10,6 +10,8 @@ export type RememberedPerson = Pick<
   readonly hashKeyOverrides: ReadonlyMap<string, string> | null;
   /** The same. */
   readonly distinctIds: DistinctIds | null;
+  /** The same; with how many changes of memberships there had been before it was read. */
+  readonly cohorts: { readonly ids: ReadonlySet<number>; readonly changes: number } | null;
 };
 
 /** See `PersonStore.distinctIdsOf`. */
@@ -20,6 +22,8 @@ const MAX_PERSONS = 10_000;
 /** Together, in characters of JSON and ids; a single one longer than the second is never kept. */
 const MAX_TEXT_LENGTH = 16_000_000;
 const MAX_PERSON_TEXT_LENGTH = 64_000;
+/** What an id in a set takes, in characters. */
+const CHARS_PER_COHORT = 20;
 
 /**
  * Persons read lately, for engines where no other process writes. Whoever writes calls `forget`
@@ -88,9 +92,10 @@ export class RememberedPersons {
   }
 }
 
-function textLengthOf({ textLength, distinctIds }: RememberedPerson): number {
-  if (distinctIds === null || distinctIds === "too-many") return textLength;
-  return distinctIds.reduce((length, id) => length + id.length, textLength);
+function textLengthOf({ textLength, distinctIds, cohorts }: RememberedPerson): number {
+  const length = textLength + CHARS_PER_COHORT * (cohorts?.ids.size ?? 0);
+  if (distinctIds === null || distinctIds === "too-many") return length;
+  return distinctIds.reduce((sum, id) => sum + id.length, length);
 }
 
 const keyOf = (projectId: number, distinctId: string) => `${projectId} ${distinctId}`;

@@ -11,6 +11,7 @@ export interface SqlDatabase {
   /** Reads that must not queue behind a running write transaction; they see every finished commit. */
   readonly reads: Kysely<Schema>;
   readonly capabilities: SqlCapabilities;
+  readonly membershipChanges: MembershipChanges;
   /**
    * A transaction for work that can be done again from a durable source. It need not wait for the
    * disk: while the process dying loses nothing, the machine dying may lose it, together with
@@ -20,6 +21,15 @@ export interface SqlDatabase {
   /** Resolves once everything committed before the call survives whatever happens to the machine. */
   flush(): Promise<void>;
   close(): Promise<void>;
+}
+
+/**
+ * Counts the changes of who is in which cohort, but for those that come with changes of persons:
+ * equal before and after a read, nobody's memberships changed meanwhile. Whoever writes memberships
+ * counts between its commit and its answer.
+ */
+export interface MembershipChanges {
+  count: number;
 }
 
 export interface SqlCapabilities {

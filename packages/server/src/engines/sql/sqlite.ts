@@ -38,6 +38,7 @@ export async function openSqlite(path: string): Promise<SqlDatabase> {
   const database: SqlDatabase = {
     writes,
     reads: writes,
+    membershipChanges: { count: 0 },
     capabilities: {
       identity: (column) => column.primaryKey().autoIncrement(),
       isUniqueViolation: (error) =>
