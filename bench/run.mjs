@@ -23,6 +23,7 @@ const perSecond = (value) => `${Math.round(value).toLocaleString("en")}/s`;
 
 const engine = run("engine.bench.mjs");
 const decide = run("decide.bench.mjs");
+const cohorts = run("cohorts.bench.mjs");
 const process_ = run("process.bench.mjs");
 const capture = run("capture.bench.mjs");
 const scale = run("flags-at-scale.bench.mjs");
@@ -106,6 +107,12 @@ const rows = [
     `${Math.round(scale.unchangedDefinitionsMicroseconds)} µs`,
     "",
   ],
+  [
+    "Membership of a static cohort of 1,000,000, CPU time of a look-up, remembered and from the database",
+    `${number(cohorts.checkMicroseconds, 1)} µs, ${Math.round(cohorts.firstCheckMicroseconds)} µs`,
+    "",
+  ],
+  ["Members added to it", `${thousands(cohorts.addedPerSecond)}`, ""],
   ["Resident memory, idle, with data", `${Math.round(process_.idleMb)} MB`, ""],
   ["Start to ready, with data", `${Math.round(process_.readyMs)} ms`, ""],
 ];
