@@ -106,6 +106,7 @@ import { groupRoutes } from "./persons/groups.routes.ts";
 import { createGroups } from "./persons/groups.ts";
 import { personRoutes } from "./persons/persons.routes.ts";
 import { createPersons } from "./persons/persons.ts";
+import { limitFaults } from "./platform/limit-faults.ts";
 import { earlyAccessFeaturesOf } from "./sdk/early-access.ts";
 import { sdkRoutes } from "./sdk/sdk.routes.ts";
 import { openSdkScripts } from "./sdk/sdk-scripts.ts";
@@ -162,7 +163,8 @@ async function compose(
 ): Promise<Service> {
   const now = () => new Date();
   const newUuid = () => v7();
-  const reportFault = (error: unknown, context: string) => logger.error({ err: error }, context);
+  const faults = limitFaults(logger);
+  const reportFault = (error: unknown, context: string) => faults.error({ err: error }, context);
 
   // Engines
   const paths = dataFolderPaths(config.data);

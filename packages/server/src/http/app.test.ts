@@ -1,3 +1,4 @@
+import { type AddressInfo, connect } from "node:net";
 import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { StoreUnavailable } from "../platform/store-unavailable.ts";
@@ -29,6 +30,46 @@ describe("an application", () => {
     });
     expect(answer.body).not.toContain("secret");
   });
+
+  it.each([
+    ["no HTTP", "how do you do\r\n\r\n", 400, "parse_error"],
+    ["a broken header", "GET / HTTP/1.1\r\nHost: x\r\nA B: c\r\n\r\n", 400, "parse_error"],
+    [
+      "two lengths",
+      "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na",
+      400,
+      "parse_error",
+    ],
+    [
+      "too large a head",
+      `GET / HTTP/1.1\r\nHost: x\r\nA: ${"b".repeat(20_000)}\r\n\r\n`,
+      431,
+      "header_too_large",
+    ],
+  ])(
+    "[ER-3] answers %s with the four fields and ends the connection",
+    async (_what, text, status, code) => {
+      if (!app.server.listening) await app.listen({ port: 0, host: "127.0.0.1" });
+      const { port } = app.server.address() as AddressInfo;
+      const received = await new Promise<string>((resolve, reject) => {
+        let all = "";
+        const socket = connect(port, "127.0.0.1", () => socket.write(text));
+        socket.setEncoding("utf8").on("data", (chunk) => {
+          all += chunk;
+        });
+        socket.on("error", reject).on("close", () => resolve(all));
+      });
+      const [head = "", body = ""] = received.split("\r\n\r\n");
+      expect(head).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
+      expect(head).toContain("connection: close");
+      expect(JSON.parse(body)).toEqual({
+        type: "invalid_request",
+        code,
+        detail: expect.any(String),
+        attr: null,
+      });
+    },
+  );
 
   it("does not wait for ever for the rest of a request", () => {
     // What a timeout does then is the platform's; unless told, it waits without end.

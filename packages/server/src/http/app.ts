@@ -8,6 +8,8 @@ import Fastify, {
   type RawRequestDefaultExpression,
   type RawServerDefault,
 } from "fastify";
+import { limitFaults } from "../platform/limit-faults.ts";
+import { answerUnreadable } from "./answer-unreadable.ts";
 import { answerErrors, Refusal, refuseUnroutable } from "./errors.ts";
 import { createFrontDoor, type FrontDoor, parseQuery } from "./front-door.ts";
 import { validatorCompiler } from "./validate-body.ts";
@@ -31,7 +33,8 @@ const RECEIVE_WITHIN_MS = 120_000;
 /** An empty application: error answers, validation and path rules, no routes. */
 export function createApp(options: { logger: FastifyBaseLogger }): App {
   const { logger } = options;
-  const frontDoor = createFrontDoor({ logger, maxBodyBytes: MAX_BODY_BYTES });
+  const faults = limitFaults(logger);
+  const frontDoor = createFrontDoor({ faults, maxBodyBytes: MAX_BODY_BYTES });
   const app = Fastify({
     loggerInstance: logger,
     logController: new LogController({ disableRequestLogging: true }),
@@ -45,6 +48,7 @@ export function createApp(options: { logger: FastifyBaseLogger }): App {
       querystringParser: parseQuery,
     },
     frameworkErrors: refuseUnroutable,
+    clientErrorHandler: answerUnreadable,
     forceCloseConnections: "idle",
     // `/api/environments/…` is another name for `/api/projects/…` (decision 1), and `/api/person`
     // the older one for the persons of the current project (posthog-api 3.4).
@@ -55,7 +59,7 @@ export function createApp(options: { logger: FastifyBaseLogger }): App {
   }).withTypeProvider<TypeBoxTypeProvider>();
   app.setValidatorCompiler(validatorCompiler);
   app.setSerializerCompiler(serializerCompiler);
-  answerErrors(app as unknown as FastifyInstance);
+  answerErrors(app as unknown as FastifyInstance, faults);
   app.decorate(FRONT_DOOR, frontDoor);
   app.addHook("preClose", (done) => {
     frontDoor.shut();

@@ -1,10 +1,5 @@
-import type {
-  FastifyBaseLogger,
-  FastifyError,
-  FastifyInstance,
-  FastifyReply,
-  FastifyRequest,
-} from "fastify";
+import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { FaultLog } from "../platform/limit-faults.ts";
 import { StoreUnavailable } from "../platform/store-unavailable.ts";
 
 /** The media type of every answer in JSON. */
@@ -24,6 +19,8 @@ const REFUSALS = {
   method_not_allowed: [405, "invalid_request"],
   unsupported_media_type: [415, "invalid_request"],
   parse_error: [400, "invalid_request"],
+  request_timeout: [408, "invalid_request"],
+  header_too_large: [431, "invalid_request"],
   conflict: [409, "server_error"],
   throttled: [429, "throttled_error"],
   request_too_large: [413, "client_error"],
@@ -113,13 +110,16 @@ export interface Failure {
  * A refusal with its body; a fault, which is logged, as a 503 while a store is out of order and
  * otherwise as a 500, both of which tell nothing of the inside.
  */
-export function failureOf(error: unknown, log: Pick<FastifyBaseLogger, "error">): Failure {
-  if (error instanceof Refusal) {
-    return { status: error.status, headers: error.headers, text: JSON.stringify(error.body) };
-  }
-  log.error({ err: error }, "request failed");
-  if (error instanceof StoreUnavailable) return failureOf(OUTAGE, log);
+export function failureOf(error: unknown, faults: FaultLog): Failure {
+  if (error instanceof Refusal) return refused(error);
+  faults.error({ err: error }, "request failed");
+  if (error instanceof StoreUnavailable) return refused(OUTAGE);
   return { status: 500, headers: {}, text: FAULT };
+}
+
+/** A refusal with its body. */
+export function refused(refusal: Refusal): Failure {
+  return { status: refusal.status, headers: refusal.headers, text: JSON.stringify(refusal.body) };
 }
 
 /** How long a client waits before it tries again what an outage kept from being done. */
@@ -141,7 +141,7 @@ const FAULT = JSON.stringify({
 } satisfies ErrorBody);
 
 /** Answers refusals and faults as {@link failureOf} says. */
-export function answerErrors(app: FastifyInstance): void {
+export function answerErrors(app: FastifyInstance, faults: FaultLog): void {
   app.setErrorHandler((error: FastifyError | Refusal, request, reply) => {
     const refusal = error instanceof Refusal ? error : refusalOf(error, request);
     // The framework would close the connection on a client that still sends, and most clients then
@@ -150,25 +150,24 @@ export function answerErrors(app: FastifyInstance): void {
     if (refusal?.code === "request_too_large" && reply.hasHeader("connection")) {
       reply.removeHeader("connection");
     }
-    return sendFailure(reply, failureOf(refusal ?? error, request.log));
+    return sendFailure(reply, failureOf(refusal ?? error, faults));
   });
-  app.setNotFoundHandler((request, reply) => {
-    const refusal = new Refusal("not_found", "Endpoint not found.");
-    return sendFailure(reply, failureOf(refusal, request.log));
-  });
+  app.setNotFoundHandler((_request, reply) =>
+    sendFailure(reply, refused(new Refusal("not_found", "Endpoint not found."))),
+  );
 }
 
 /** Answers what no route could be looked for: a path with a broken escape, or with a part too long to name anything. */
 export function refuseUnroutable(
   error: FastifyError,
-  request: FastifyRequest,
+  _request: FastifyRequest,
   reply: FastifyReply,
 ): void {
   const refusal =
     error.code === "FST_ERR_BAD_URL"
       ? new Refusal("invalid_input", "The path is not percent-encoded UTF-8.")
       : new Refusal("not_found", "Endpoint not found.");
-  sendFailure(reply, failureOf(refusal, request.log));
+  sendFailure(reply, refused(refusal));
 }
 
 function sendFailure(reply: FastifyReply, { status, headers, text }: Failure): FastifyReply {

@@ -6,7 +6,8 @@ import {
   type ServerResponse,
 } from "node:http";
 import { parse as parseQueryText } from "node:querystring";
-import type { FastifyBaseLogger, FastifyRequest } from "fastify";
+import type { FastifyRequest } from "fastify";
+import type { FaultLog } from "../platform/limit-faults.ts";
 import { corsHeadersOf } from "./cors.ts";
 import { failureOf, JSON_TYPE } from "./errors.ts";
 
@@ -46,14 +47,14 @@ interface ServerOptions {
 
 /** A front door that lets nobody in yet. */
 export function createFrontDoor(options: {
-  logger: Pick<FastifyBaseLogger, "error">;
+  faults: FaultLog;
   /** Larger bodies are the framework's to refuse. */
   maxBodyBytes: number;
 }): FrontDoor {
-  const { logger, maxBodyBytes } = options;
+  const { faults, maxBodyBytes } = options;
   const handlers = new Map<string, PlainHandler>();
   let isShut = false;
-  const arrive = createTurns(logger, () => isShut);
+  const arrive = createTurns(faults, () => isShut);
 
   // SDKs ask under few addresses. Those with a time in them come once each: hence the bound.
   const seen = new Map<string, Target | null>();
@@ -140,10 +141,7 @@ const MAX_TURN_MS = 1;
  * after the other, and then sent. The same work in a row runs from warm caches, which reading from
  * and writing to sockets in between would cool every time; that is half of its cost.
  */
-function createTurns(
-  logger: Pick<FastifyBaseLogger, "error">,
-  isLast: () => boolean,
-): (arrived: Arrived) => void {
+function createTurns(faults: FaultLog, isLast: () => boolean): (arrived: Arrived) => void {
   let waiting: Arrived[] = [];
 
   function respond(): void {
@@ -153,7 +151,7 @@ function createTurns(
     let sent = 0;
     let startedMs = performance.now();
     for (const [at, arrived] of turn.entries()) {
-      answers.push(answerOf(arrived.target.handler, new ArrivedRequest(arrived), logger));
+      answers.push(answerOf(arrived.target.handler, new ArrivedRequest(arrived), faults));
       const nowMs = performance.now();
       if (at < turn.length - 1 && nowMs - startedMs < MAX_TURN_MS) continue;
       for (; sent <= at; sent++) {
@@ -176,16 +174,16 @@ function createTurns(
 function answerOf(
   handler: PlainHandler,
   request: PlainRequest,
-  logger: Pick<FastifyBaseLogger, "error">,
+  faults: FaultLog,
 ): Answer | Promise<Answer> {
   const succeed = (text: string): Answer => ({ status: text === "" ? 204 : 200, text });
   try {
     const text = handler(request);
     return typeof text === "string"
       ? succeed(text)
-      : text.then(succeed, (error) => failureOf(error, logger));
+      : text.then(succeed, (error) => failureOf(error, faults));
   } catch (error) {
-    return failureOf(error, logger);
+    return failureOf(error, faults);
   }
 }
 
