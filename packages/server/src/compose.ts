@@ -80,6 +80,8 @@ import { experimentsUsingEvent } from "./experiments/experiments-using-event.ts"
 import { experimentsUsingFlag } from "./experiments/experiments-using-flag.ts";
 import { createChangeDefinitions } from "./flags/change-definitions.ts";
 import { createCompiledFlags, watchRevisions } from "./flags/compiled-flags.ts";
+import { consistencyRoutes } from "./flags/consistency.routes.ts";
+import { createCheckConsistency } from "./flags/consistency.ts";
 import { copyFlagRoutes } from "./flags/copy-flags.routes.ts";
 import { createCopyFlag } from "./flags/copy-flags.ts";
 import { decideRoutes } from "./flags/decide.routes.ts";
@@ -392,6 +394,7 @@ async function compose(
       clock: now,
     });
     flagRoutes(management, { flags, activityLog, accounts, clock: now });
+    const audience = createAudience(database);
     flagReachRoutes(management, {
       reach: createFlagReach({
         audience: createAudience(database),
@@ -404,6 +407,15 @@ async function compose(
       cohorts,
       accounts,
       clock: now,
+    });
+    consistencyRoutes(management, {
+      checkConsistency: createCheckConsistency({
+        audience,
+        compiledFlags,
+        compile: (definitions) => compile(definitions, undefined),
+        feedOf: wireLocalDefinitions,
+        clock: now,
+      }),
     });
     flagUsageRoutes(management, {
       flags,

@@ -17,8 +17,13 @@ const GIGABYTE = 1024 ** 3;
 const LEAST_FREE_BYTES = 0.2 * GIGABYTE;
 const LITTLE_FREE_BYTES = 2 * GIGABYTE;
 
-/** `hedgerow doctor`: looks at the installation, changes nothing. */
+/** `hedgerow doctor`: looks at the installation, changes nothing; `doctor flags` looks at flags. */
 export async function doctor(args: readonly string[]): Promise<number> {
+  const [subject, ...rest] = args;
+  if (subject === "flags") {
+    const { doctorFlags } = await import("./doctor-flags.ts");
+    return await doctorFlags(rest);
+  }
   const { config, options } = readCommandLine({ args, options: { json: { type: "boolean" } } });
   const findings = await examine(config);
   if (options.json) console.log(JSON.stringify(findings, null, 2));

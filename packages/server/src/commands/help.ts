@@ -34,10 +34,19 @@ service. While it runs, the command asks its API; otherwise it works on the data
   --key <key>         personal key for it, unless in HEDGEROW_PERSONAL_KEY`;
 
 const DOCTOR = `Usage: hedgerow doctor [--json]
+       hedgerow doctor flags [--project <id>] [--persons <number>] [--json]
 
 Checks the installation and prints a line per check. Exit code 1 when something fails.
 
-  --json              print the checks as a JSON array`;
+doctor flags compares, for stored persons, what SDKs that evaluate flags themselves make of a
+project's flags with what the service answers. While it runs, the command asks its API; otherwise
+it works on the data folder. Exit code 1 when there is a difference.
+
+  --json              print the findings as JSON
+  --project <id>      the project whose flags are meant; 1 unless given
+  --persons <number>  how many persons, the newest first; 200 unless given
+  --url <url>         where the service answers, unless at --host and --port
+  --key <key>         personal key for it, unless in HEDGEROW_PERSONAL_KEY`;
 
 /** `hedgerow help [command]`. */
 export async function help(args: readonly string[]): Promise<number> {

@@ -1,0 +1,153 @@
+import { existsSync } from "node:fs";
+import { type CommandLine, readCommandLine, UsageError } from "../config.ts";
+import {
+  DataFolderInUse,
+  dataFolderPaths,
+  openDataFolder,
+} from "../engines/data-folder/data-folder.ts";
+import type { ConsistencyReport, FlagDifference } from "../flags/consistency.ts";
+
+const MAX_PERSONS = 10_000;
+
+/**
+ * `hedgerow doctor flags`: compares local with remote evaluation of a project's flags for stored
+ * persons, on the data folder while the service is stopped and through its API while it runs. Answers
+ * 1 when there are differences.
+ */
+export async function doctorFlags(args: readonly string[]): Promise<number> {
+  const line = readCommandLine({
+    args,
+    options: {
+      json: { type: "boolean" },
+      url: { type: "string" },
+      key: { type: "string" },
+      project: { type: "string" },
+      persons: { type: "string" },
+    },
+  });
+  const project = numberOf(line, "project", { otherwise: 1, most: 999_999_999 });
+  const maxPersons = numberOf(line, "persons", { otherwise: 200, most: MAX_PERSONS });
+  const report = await reportOf(line, project, maxPersons);
+  if (line.options.json) console.log(JSON.stringify(report, null, 2));
+  else print(report);
+  return report.differing > 0 ? 1 : 0;
+}
+
+function print(report: ConsistencyReport): void {
+  const { flags, leftToServer, persons, compared, differing, differences } = report;
+  console.log(
+    `${flags} flags, of which SDKs leave ${leftToServer} to the server; ${persons} persons, ${compared} values compared`,
+  );
+  for (const { key, feed, distinctId, local, server } of differences) {
+    console.log(`differs  ${key}  ${distinctId}  local ${local}, server ${server} (${feed})`);
+  }
+  console.log(differing === 0 ? "no differences" : `${differing} differences`);
+}
+
+function numberOf(
+  { options }: CommandLine,
+  name: string,
+  { otherwise, most }: { otherwise: number; most: number },
+): number {
+  const text = options[name];
+  if (text === undefined) return otherwise;
+  const number = typeof text === "string" && /^\d{1,9}$/.test(text) ? Number(text) : 0;
+  if (number >= 1 && number <= most) return number;
+  throw new UsageError(`--${name} must be a number from 1 to ${most}`);
+}
+
+async function reportOf(
+  line: CommandLine,
+  project: number,
+  maxPersons: number,
+): Promise<ConsistencyReport> {
+  const { url } = line.options;
+  if (typeof url === "string") return await askService(line, url, { project, maxPersons });
+  const { data, databaseUrl, host, port } = line.config;
+  if (databaseUrl === null && !existsSync(dataFolderPaths(data).metadata)) {
+    throw new UsageError(`there are no flags in ${data}: name the folder with --data`);
+  }
+  try {
+    return await examineFolder(line, project, maxPersons);
+  } catch (error) {
+    if (!(error instanceof DataFolderInUse)) throw error;
+    const base = `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
+    return await askService(line, base, { project, maxPersons });
+  }
+}
+
+async function examineFolder(
+  { config }: CommandLine,
+  project: number,
+  maxPersons: number,
+): Promise<ConsistencyReport> {
+  const folder = openDataFolder(config.data, new Date());
+  try {
+    const { openMetadata } = await import("../engines/sql/open-metadata.ts");
+    const { createAudience } = await import("../engines/sql/audience.ts");
+    const { createFlagStore } = await import("../engines/sql/flag-store.ts");
+    const { createBacktrackingRegex } = await import(
+      "../engines/backtracking-regex/backtracking-regex.ts"
+    );
+    const { compileFlags } = await import("@hedgerow/core/flags/compile-flags");
+    const { createCheckConsistency } = await import("../flags/consistency.ts");
+    const { wireLocalDefinitions } = await import("../flags/local-evaluation.schemas.ts");
+    const { databaseUrl } = config;
+    const file = dataFolderPaths(config.data).metadata;
+    const metadata = await openMetadata({ databaseUrl, file });
+    try {
+      const backtracking = createBacktrackingRegex();
+      const definitions = await createFlagStore(metadata).definitions(project);
+      const flagSet = compileFlags(definitions, { backtracking });
+      const check = createCheckConsistency({
+        audience: createAudience(metadata),
+        compiledFlags: { get: () => ({ revision: definitions.revision, definitions, flagSet }) },
+        compile: (made) => compileFlags(made, { backtracking }),
+        feedOf: wireLocalDefinitions,
+        clock: () => new Date(),
+      });
+      return await check(project, { maxPersons });
+    } finally {
+      await metadata.close();
+    }
+  } finally {
+    folder.release();
+  }
+}
+
+async function askService(
+  line: CommandLine,
+  base: string,
+  { project, maxPersons }: { project: number; maxPersons: number },
+): Promise<ConsistencyReport> {
+  const key = line.options.key ?? line.config.personalKey;
+  if (typeof key !== "string") {
+    throw new UsageError(
+      `the service runs: give a personal key by --key or HEDGEROW_PERSONAL_KEY to ask it at ${base}`,
+    );
+  }
+  const path = `/api/projects/${project}/feature_flags/consistency?persons=${maxPersons}`;
+  let response: Response;
+  try {
+    response = await fetch(new URL(path, base), { headers: { authorization: `Bearer ${key}` } });
+  } catch (error) {
+    throw new UsageError(`no service answers at ${base}: name it with --url (${error})`);
+  }
+  const text = await response.text();
+  if (!response.ok) throw new UsageError(`${base} answers ${response.status}: ${text}`);
+  const { left_to_server, differences, ...counts } = JSON.parse(text);
+  return {
+    ...counts,
+    leftToServer: left_to_server,
+    differences: differences.map(
+      ({
+        distinct_id,
+        person_id,
+        ...difference
+      }: Omit<FlagDifference, "distinctId" | "personId"> & {
+        distinct_id: string;
+        person_id: string;
+      }) => ({ ...difference, distinctId: distinct_id, personId: person_id }),
+    ),
+  };
+}
