@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Browser } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, describe, expect, test } from "vitest";
 import { launchBrowser, type WatchedPage, WHY_NO_BROWSER, watch } from "./browser.ts";
 import { type CustomerSite, openCustomerSite, SDK_PAGES, type SdkPage } from "./customer-site.ts";
 import { eventually } from "./eventually.ts";
@@ -13,12 +13,7 @@ import {
   where,
 } from "./management.ts";
 import { postJson } from "./raw-http.ts";
-import {
-  PROJECT_KEY,
-  type ServerUnderTest,
-  showOutputOnFailure,
-  startServer,
-} from "./server-under-test.ts";
+import { PROJECT_KEY, type ServerUnderTest, serveTests } from "./server-under-test.ts";
 
 /** Event batches wait three seconds in the SDK of 2024; most tests would wait with them. */
 const UNBATCHED = { request_batching: false };
@@ -31,8 +26,8 @@ describe.skipIf(WHY_NO_BROWSER !== null)(title, () => {
   let site: CustomerSite;
   let browser: Browser;
 
-  beforeAll(async () => {
-    server = await startServer();
+  serveTests(async (started) => {
+    server = started;
     management = openManagement(server);
     [site, browser] = await Promise.all([openCustomerSite(server.url), launchBrowser()]);
     await management.createFlag("on");
@@ -83,9 +78,7 @@ describe.skipIf(WHY_NO_BROWSER !== null)(title, () => {
   afterAll(async () => {
     await browser?.close();
     await site?.close();
-    await server?.dispose();
   });
-  showOutputOnFailure(() => server);
 
   /** A page in a browser profile of its own, with the SDK started and its flags there. */
   async function openPage(

@@ -1,21 +1,16 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, expect, test } from "vitest";
 import { eventually } from "./eventually.ts";
 import { type Management, openManagement, type Wire, type WireList } from "./management.ts";
 import { NODE_SDKS, type NodeClient } from "./node-clients.ts";
-import {
-  PERSONAL_KEY,
-  type ServerUnderTest,
-  showOutputOnFailure,
-  startServer,
-} from "./server-under-test.ts";
+import { PERSONAL_KEY, type ServerUnderTest, serveTests } from "./server-under-test.ts";
 
 let server: ServerUnderTest;
 let management: Management;
 let client: NodeClient;
 let project: string;
 
-beforeAll(async () => {
-  server = await startServer();
+serveTests(async (started) => {
+  server = started;
   management = openManagement(server);
   const { body } = await management.call<WireList<Wire>>("GET", "/api/projects/");
   project = `/api/projects/${body.results[0]?.id}`;
@@ -25,9 +20,7 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await client?.close();
-  await server?.dispose();
 });
-showOutputOnFailure(() => server);
 
 const rule = (...values: object[]) => ({
   filters: { properties: { type: "OR", values: [{ type: "AND", values }] } },

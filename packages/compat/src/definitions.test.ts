@@ -1,15 +1,13 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { eventually } from "./eventually.ts";
 import { openManagement, type Wire, type WireList } from "./management.ts";
 import { openCurrentClient } from "./node-clients.ts";
-import { type ServerUnderTest, showOutputOnFailure, startServer } from "./server-under-test.ts";
+import { type ServerUnderTest, serveTests } from "./server-under-test.ts";
 
 let server: ServerUnderTest;
-beforeAll(async () => {
-  server = await startServer();
+serveTests((started) => {
+  server = started;
 });
-afterAll(() => server?.dispose());
-showOutputOnFailure(() => server);
 
 const PROJECT = "/api/projects/@current";
 

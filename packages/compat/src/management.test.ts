@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import {
   type Answer,
   everyone,
@@ -16,8 +16,7 @@ import {
   PERSONAL_KEY,
   PROJECT_KEY,
   type ServerUnderTest,
-  showOutputOnFailure,
-  startServer,
+  serveTests,
 } from "./server-under-test.ts";
 
 let server: ServerUnderTest;
@@ -25,14 +24,12 @@ let management: Management;
 /** The path of the only project, by its number. */
 let project: string;
 
-beforeAll(async () => {
-  server = await startServer();
+serveTests(async (started) => {
+  server = started;
   management = openManagement(server);
   const { body } = await management.call<WireList<Wire>>("GET", "/api/projects/");
   project = `/api/projects/${body.results[0]?.id}`;
 });
-afterAll(() => server?.dispose());
-showOutputOnFailure(() => server);
 
 const call = <Body = Wire>(method: string, path: string, body?: unknown): Promise<Answer<Body>> =>
   management.call<Body>(method, path, body);

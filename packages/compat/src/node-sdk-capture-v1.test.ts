@@ -1,18 +1,13 @@
 import { randomUUID } from "node:crypto";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, describe, expect, test } from "vitest";
 import { openCurrentClient } from "./node-clients.ts";
-import {
-  PERSONAL_KEY,
-  type ServerUnderTest,
-  showOutputOnFailure,
-  startServer,
-} from "./server-under-test.ts";
+import { PERSONAL_KEY, type ServerUnderTest, serveTests } from "./server-under-test.ts";
 
 let server: ServerUnderTest;
 let modeBefore: string | undefined;
 
-beforeAll(async () => {
-  server = await startServer();
+serveTests(async (started) => {
+  server = started;
   modeBefore = process.env.POSTHOG_CAPTURE_MODE;
   // Read by the SDK when a client is made.
   process.env.POSTHOG_CAPTURE_MODE = "v1";
@@ -20,9 +15,7 @@ beforeAll(async () => {
 afterAll(async () => {
   if (modeBefore === undefined) delete process.env.POSTHOG_CAPTURE_MODE;
   else process.env.POSTHOG_CAPTURE_MODE = modeBefore;
-  await server?.dispose();
 });
-showOutputOnFailure(() => server);
 
 async function read(path: string) {
   const response = await fetch(`${server.url}/api/projects/@current/${path}`, {

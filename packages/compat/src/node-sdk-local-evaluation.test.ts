@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test } from "vitest";
 import { createLocalFlags, type LocalFlag } from "./local-flags.ts";
 import { type Management, openManagement, personIs, where } from "./management.ts";
 import {
@@ -11,12 +11,7 @@ import {
   openCurrentClient,
 } from "./node-clients.ts";
 import { type RandomUser, randomUsers } from "./random-users.ts";
-import {
-  PERSONAL_KEY,
-  type ServerUnderTest,
-  showOutputOnFailure,
-  startServer,
-} from "./server-under-test.ts";
+import { PERSONAL_KEY, type ServerUnderTest, serveTests } from "./server-under-test.ts";
 
 const USERS = 1_000;
 /** Older SDKs share the definitions; fewer persons show the same. */
@@ -27,8 +22,8 @@ let server: ServerUnderTest;
 let management: Management;
 let flags: readonly LocalFlag[];
 
-beforeAll(async () => {
-  server = await startServer();
+serveTests(async (started) => {
+  server = started;
   management = openManagement(server);
   const client = openCurrentClient({ host: server.url });
   // Group types take their index in order of arrival.
@@ -37,8 +32,6 @@ beforeAll(async () => {
   await client.shutdown();
   flags = await createLocalFlags(management);
 });
-afterAll(() => server?.dispose());
-showOutputOnFailure(() => server);
 
 const closing: (() => Promise<unknown>)[] = [];
 afterEach(async () => {

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { type Management, openManagement, type Wire } from "./management.ts";
 import { openCurrentClient } from "./node-clients.ts";
 import {
@@ -11,12 +11,7 @@ import {
   withIds,
 } from "./random-flags.ts";
 import { randomUsers } from "./random-users.ts";
-import {
-  PERSONAL_KEY,
-  type ServerUnderTest,
-  showOutputOnFailure,
-  startServer,
-} from "./server-under-test.ts";
+import { PERSONAL_KEY, type ServerUnderTest, serveTests } from "./server-under-test.ts";
 
 /** Pairs of a flag and a person that are compared; `HEDGEROW_RANDOM_PAIRS` asks for more. */
 const PAIRS = Number(process.env.HEDGEROW_RANDOM_PAIRS ?? 2_500);
@@ -30,16 +25,14 @@ const AT_ONCE = 8;
 let server: ServerUnderTest;
 let management: Management;
 
-beforeAll(async () => {
-  server = await startServer();
+serveTests(async (started) => {
+  server = started;
   management = openManagement(server);
   const client = openCurrentClient({ host: server.url });
   await client.groupIdentifyImmediate({ groupType: "company", groupKey: "company-1" });
   await client.groupIdentifyImmediate({ groupType: "project", groupKey: "project-1" });
   await client.shutdown();
 });
-afterAll(() => server?.dispose());
-showOutputOnFailure(() => server);
 
 const draw = <Value>(arbitrary: fc.Arbitrary<Value>, at: number): Value => {
   const [drawn] = fc.sample(arbitrary, { numRuns: 1, seed: SEED + at });

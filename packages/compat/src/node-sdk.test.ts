@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test } from "vitest";
 import { eventually } from "./eventually.ts";
 import {
   everyone,
@@ -17,18 +17,13 @@ import {
   type NodeSdk,
   openCurrentClient,
 } from "./node-clients.ts";
-import {
-  PERSONAL_KEY,
-  type ServerUnderTest,
-  showOutputOnFailure,
-  startServer,
-} from "./server-under-test.ts";
+import { PERSONAL_KEY, type ServerUnderTest, serveTests } from "./server-under-test.ts";
 
 let server: ServerUnderTest;
 let management: Management;
 
-beforeAll(async () => {
-  server = await startServer();
+serveTests(async (started) => {
+  server = started;
   management = openManagement(server);
   await management.createFlag("on");
   await management.createFlag("off", everyone(0));
@@ -65,8 +60,6 @@ beforeAll(async () => {
     ],
   });
 });
-afterAll(() => server?.dispose());
-showOutputOnFailure(() => server);
 
 const quietly = { sendFeatureFlagEvents: false } as const;
 const locally = { ...quietly, onlyEvaluateLocally: true } as const;

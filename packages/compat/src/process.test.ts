@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { rm } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { eventually } from "./eventually.ts";
 import { openManagement, personIs, variants, type Wire, where } from "./management.ts";
 import { postJson, send as sendRaw } from "./raw-http.ts";
@@ -12,8 +12,7 @@ import {
   runCommand,
   runToEnd,
   type ServerUnderTest,
-  showOutputOnFailure,
-  startServer,
+  serveTests,
 } from "./server-under-test.ts";
 
 const capture = (server: ServerUnderTest, fields: Wire = {}) =>
@@ -29,13 +28,14 @@ const PATIENTLY = { timeout: 180_000 };
 
 describe("the first start", PATIENTLY, () => {
   let server: ServerUnderTest;
-  beforeAll(async () => {
-    server = await startServer({
+  serveTests(
+    (started) => {
+      server = started;
+    },
+    {
       env: { HEDGEROW_PROJECT_KEY: undefined, HEDGEROW_PERSONAL_KEY: undefined },
-    });
-  });
-  afterAll(() => server?.dispose());
-  showOutputOnFailure(() => server);
+    },
+  );
 
   test("[CP-40] tells the keys and three commands that work as they are", async () => {
     const output = server.output();
@@ -64,11 +64,9 @@ describe("the first start", PATIENTLY, () => {
 
 describe("one folder", PATIENTLY, () => {
   let server: ServerUnderTest;
-  beforeAll(async () => {
-    server = await startServer();
+  serveTests((started) => {
+    server = started;
   });
-  afterAll(() => server?.dispose());
-  showOutputOnFailure(() => server);
 
   test("[CP-41] is held by one process: a second one says so and ends", async () => {
     const second = await runCommand([
@@ -130,11 +128,9 @@ describe("one folder", PATIENTLY, () => {
 describe("an end", PATIENTLY, () => {
   let server: ServerUnderTest;
   const acknowledged = new Set<string>();
-  beforeAll(async () => {
-    server = await startServer();
+  serveTests((started) => {
+    server = started;
   });
-  afterAll(() => server?.dispose());
-  showOutputOnFailure(() => server);
 
   test("[CP-42] by SIGTERM finishes what is under way and keeps every acknowledged event", async () => {
     const refused = randomUUID();
@@ -218,11 +214,12 @@ describe("an end", PATIENTLY, () => {
 
 describe("a running server", PATIENTLY, () => {
   let server: ServerUnderTest;
-  beforeAll(async () => {
-    server = await startServer({ env: { HEDGEROW_ADMIN_EMAIL: "ann@example.org" } });
-  });
-  afterAll(() => server?.dispose());
-  showOutputOnFailure(() => server);
+  serveTests(
+    (started) => {
+      server = started;
+    },
+    { env: { HEDGEROW_ADMIN_EMAIL: "ann@example.org" } },
+  );
 
   test("[CP-40] has the keys and the admin that the environment named", async () => {
     const { body } = await openManagement(server).call("GET", "/api/users/@me/");

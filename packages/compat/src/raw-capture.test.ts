@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { gzipSync } from "node:zlib";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { ENCODINGS } from "./encodings.ts";
 import { eventually } from "./eventually.ts";
 import { type Management, openManagement, personIs, type Wire, where } from "./management.ts";
@@ -9,20 +9,17 @@ import {
   PERSONAL_KEY,
   PROJECT_KEY,
   type ServerUnderTest,
-  showOutputOnFailure,
-  startServer,
+  serveTests,
 } from "./server-under-test.ts";
 
 let server: ServerUnderTest;
 let management: Management;
 
-beforeAll(async () => {
-  server = await startServer();
+serveTests(async (started) => {
+  server = started;
   management = openManagement(server);
   await management.createFlag("gold-only", where(personIs("tier", "exact", ["gold"])));
 });
-afterAll(() => server?.dispose());
-showOutputOnFailure(() => server);
 
 /** An event of a person nobody else has. */
 function event(fields: Wire = {}): Wire & { distinct_id: string; event: string } {

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { ENCODINGS } from "./encodings.ts";
 import {
   everyone,
@@ -14,8 +14,7 @@ import {
   PERSONAL_KEY,
   PROJECT_KEY,
   type ServerUnderTest,
-  showOutputOnFailure,
-  startServer,
+  serveTests,
 } from "./server-under-test.ts";
 
 const GEO_PROPERTIES = [
@@ -33,8 +32,8 @@ const AMERICAN_ADDRESS = "8.8.8.8";
 let server: ServerUnderTest;
 let management: Management;
 
-beforeAll(async () => {
-  server = await startServer();
+serveTests(async (started) => {
+  server = started;
   management = openManagement(server);
   await management.createFlag("on", { ...everyone(), payloads: { true: '{"a":1}' } });
   await management.createFlag("off", everyone(0));
@@ -64,8 +63,6 @@ beforeAll(async () => {
     ],
   });
 });
-afterAll(() => server?.dispose());
-showOutputOnFailure(() => server);
 
 const EVERYTHING = {
   on: true,

@@ -5,7 +5,7 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { beforeEach } from "vitest";
+import { afterAll, beforeAll, beforeEach } from "vitest";
 import { eventually } from "./eventually.ts";
 
 /** The built command, as users run it. */
@@ -159,12 +159,30 @@ export async function runToEnd(
   return { code, stdout, stderr };
 }
 
+/**
+ * Starts a server for the tests of the calling file or group, and ends it after them; what it writes
+ * during a test that fails is printed.
+ * @param onReady is given the server before the first test, to keep it and to fill it
+ */
+export function serveTests(
+  onReady: (server: ServerUnderTest) => unknown,
+  options: StartOptions = {},
+): void {
+  let server: ServerUnderTest | undefined;
+  beforeAll(async () => {
+    server = await startServer(options);
+    await onReady(server);
+  });
+  afterAll(() => server?.dispose());
+  showOutputOnFailure(() => server);
+}
+
 /** Prints what the server wrote whenever a test of the calling file fails. */
-export function showOutputOnFailure(server: () => ServerUnderTest): void {
+export function showOutputOnFailure(server: () => ServerUnderTest | undefined): void {
   beforeEach(({ onTestFailed }) => {
-    const before = server().output().length;
+    const before = server()?.output().length;
     onTestFailed(() => {
-      const written = server().output().slice(before);
+      const written = server()?.output().slice(before) ?? "";
       if (written !== "") console.error(`The server wrote during the failed test:\n${written}`);
     });
   });
