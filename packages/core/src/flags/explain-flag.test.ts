@@ -299,9 +299,8 @@ describe("the explanation of a flag", () => {
             continue;
           }
           const { value, payload, reason, failed } = told;
-          expect(answer).toEqual(
-            expect.objectContaining({ value, payload, reason, failed, flag: told.flag }),
-          );
+          const same: object = { value, payload, reason, failed, flag: told.flag };
+          expect(answer).toEqual(expect.objectContaining(same));
           const reached = told.conditions.filter(({ isReached }) => isReached);
           const matches = reached.filter(({ outcome }) => outcome === "match");
           if (reason.code === "condition_match") {

@@ -126,6 +126,9 @@ describe("explaining a flag over HTTP", () => {
       warning: 'Invalid flag IDs ignored: ["x"]',
     });
     expect((await ask([])).body).toEqual({ keys: {} });
-    expect(await ask(["x", {}])).toMatchObject({ status: 400, body: { attr: "ids" } });
+    expect(await ask(["x", {}])).toMatchObject({
+      status: 400,
+      body: { attr: "ids", code: "invalid_input", error: "Invalid flag IDs provided" },
+    });
   });
 });

@@ -7,6 +7,7 @@ import type { CompiledFlags } from "./compiled-flags.ts";
 import {
   BulkKeys,
   BulkKeysBody,
+  BulkKeysRefusal,
   EvaluationReasons,
   ExplainBody,
   ExplainParameters,
@@ -117,12 +118,13 @@ export function explainRoutes(
         tags,
         summary: "Keys of flags by their ids",
         body: BulkKeysBody,
-        response: { 200: BulkKeys },
+        response: { 200: BulkKeys, 400: BulkKeysRefusal },
       },
     },
-    async (request) => {
+    async (request, reply) => {
       const { definitions } = await compiledFlags.get(projectOf(request).id);
-      return wireBulkKeys(request.body.ids ?? [], definitions.flags);
+      const answer = wireBulkKeys(request.body.ids ?? [], definitions.flags);
+      return "error" in answer ? reply.code(400).send(answer) : reply.code(200).send(answer);
     },
   );
 }

@@ -206,15 +206,25 @@ export const BulkKeys = Type.Object({
   warning: Type.Optional(Type.String()),
 });
 
-/** Keys of live flags by id; throws a refusal when none of the ids can be one (posthog-api 4.5). */
+/** A refusal with the field that PostHog answers in place of the envelope (posthog-api 4.5). */
+export const BulkKeysRefusal = Type.Object({
+  type: Type.String(),
+  code: Type.String(),
+  detail: Type.String(),
+  attr: Nullable(Type.String()),
+  error: Type.String(),
+});
+
+/** Keys of live flags by id; a refusal when none of the ids can be one (posthog-api 4.5). */
 export function wireBulkKeys(
   ids: readonly unknown[],
   flags: readonly FlagDefinition[],
-): Static<typeof BulkKeys> {
+): Static<typeof BulkKeys> | Static<typeof BulkKeysRefusal> {
   const isId = (id: unknown) => readId(String(id)) !== undefined;
   const invalid = ids.filter((id) => !isId(id));
   if (ids.length > 0 && invalid.length === ids.length) {
-    throw new Refusal("invalid_input", "Invalid flag IDs provided", { attr: "ids" });
+    const refusal = new Refusal("invalid_input", "Invalid flag IDs provided", { attr: "ids" });
+    return { ...refusal.body, error: refusal.message };
   }
   const wanted = new Set(ids.filter(isId).map(Number));
   const keys = flags.filter(({ id }) => wanted.has(id)).map(({ id, key }) => [String(id), key]);

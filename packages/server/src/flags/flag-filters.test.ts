@@ -137,6 +137,26 @@ describe("filters that are refused", () => {
     });
   });
 
+  test("[FM-14] a flag that persons enrol in does not become one of groups", async () => {
+    for (const [at, enrolment] of [
+      { feature_enrollment: true },
+      { super_groups: [{ properties: [] }] },
+    ].entries()) {
+      const filters = { groups: [], ...enrolment };
+      const { body } = await api.send("POST", path, { key: `enrolled-${at}`, filters });
+      const ofGroups = { ...filters, aggregation_group_type_index: 0 };
+      expect(await api.send("PATCH", `${path}/${body.id}`, { filters: ofGroups })).toMatchObject({
+        status: 400,
+        body: {
+          attr: null,
+          code: "invalid_input",
+          detail:
+            "Cannot change this flag to a group-based when linked to an Early Access Feature.",
+        },
+      });
+    }
+  });
+
   test("[FM-15] a payload that is no JSON is refused, naming its variant", async () => {
     const { status, body } = await create({
       ...when(),

@@ -150,6 +150,7 @@ export function createFlags({
           keepsFilters && !(isLive && flag.deleted)
             ? flag.filters
             : checkFilters(keepsFilters ? flag.filters : sent, { definitions, id, key });
+        refuseGroupsOfEarlyAccess(flag.filters, filters);
         const outcome = await flagStore.update(
           projectId,
           id,
@@ -247,6 +248,21 @@ function refuseIdleEncryption({
     "invalid_input",
     "Only payloads of remote configuration flags can be encrypted.",
     { attr: "has_encrypted_payloads" },
+  );
+}
+
+/** Persons enrol in early access, groups cannot. */
+function refuseGroupsOfEarlyAccess(before: JsonObject, after: JsonObject): void {
+  const isOfGroups = (filters: JsonObject) =>
+    typeof ownValue(filters, "aggregation_group_type_index") === "number";
+  const superGroups = ownValue(after, "super_groups");
+  const enrols =
+    ownValue(after, "feature_enrollment") === true ||
+    (Array.isArray(superGroups) && superGroups.length > 0);
+  if (!enrols || isOfGroups(before) || !isOfGroups(after)) return;
+  throw new Refusal(
+    "invalid_input",
+    "Cannot change this flag to a group-based when linked to an Early Access Feature.",
   );
 }
 
