@@ -36,7 +36,7 @@ export class CalculationProblem extends Error {
 }
 
 /** Persons evaluated, and members compared, at a time. */
-const WINDOW_PERSONS = 500;
+const WINDOW_PERSONS = 200;
 /** What all patterns on events may cost: nobody waits for a calculation. */
 const PATTERN_BUDGETS = 100_000;
 
@@ -300,7 +300,7 @@ async function writeDifference(
 
 /** Members of a static cohort, counted a stretch at a time. */
 async function countMembers(cohortId: number, { store, pause }: CalculationTools): Promise<number> {
-  const limit = 10 * WINDOW_PERSONS;
+  const limit = 20 * WINDOW_PERSONS;
   let count = 0;
   for (let after = 0; ; ) {
     const ids = await store.memberIds(cohortId, { after, upTo: null }, limit);

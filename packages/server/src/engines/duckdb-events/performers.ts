@@ -11,6 +11,8 @@ import { readLongTexts } from "./long-texts.ts";
 const COUNTED_POSITIONS = 200_000;
 /** Positions of which properties are looked at by one query. */
 const SEARCHED_POSITIONS = 20_000;
+/** Persons told at a time: whoever takes them in needs some milliseconds. */
+const RUN_PERSONS = 2_000;
 /** Texts held at a time. */
 const RUN_EVENTS = 5000;
 const RUN_CHARS = 4 * 1024 * 1024;
@@ -39,9 +41,11 @@ export async function* findPerformers(
     const found = await read((connection, timeUp) =>
       properties
         ? searchStretch(connection, query, { ...stretch, properties, timeUp })
-        : countStretch(connection, query, stretch),
+        : countStretch(connection, query, { ...stretch, timeUp }),
     );
-    if (found.length > 0) yield found;
+    for (let at = 0; at < found.length; at += RUN_PERSONS) {
+      yield found.slice(at, at + RUN_PERSONS);
+    }
   }
 }
 
@@ -64,19 +68,40 @@ async function readBounds(connection: DuckDBConnection, query: PerformersQuery) 
 async function countStretch(
   connection: DuckDBConnection,
   query: PerformersQuery,
-  { from, to }: Stretch,
+  { from, to, timeUp }: Stretch & { readonly timeUp: () => void },
 ): Promise<readonly Performer[]> {
   const values: DuckDBValue[] = [];
   const conditions = conditionsOf(query, values);
-  const result = await connection.runAndReadAll(
+  const found: Performer[] = [];
+  const rows = readRows<readonly [string, number]>(
+    connection,
     `select person::varchar, times::double from (
       select coalesce(m.into_id, e.person_id) as person, count(*) as times
         from events e ${MERGES}
         where e.position between ${from} and ${to} and ${conditions.join(" and ")}
         group by 1)`,
     values,
+    timeUp,
   );
-  return (result.getRows() as [string, number][]).map(([personId, times]) => ({ personId, times }));
+  for await (const some of rows) {
+    for (const [personId, times] of some) found.push({ personId, times });
+  }
+  return found;
+}
+
+/** Rows as they come, some thousand at a time, with room for other work between them. */
+async function* readRows<Row>(
+  connection: DuckDBConnection,
+  text: string,
+  values: DuckDBValue[],
+  timeUp: () => void,
+): AsyncGenerator<readonly Row[]> {
+  const result = await connection.stream(text, values);
+  for await (const rows of result.yieldRows()) {
+    yield rows as unknown as readonly Row[];
+    await nextTurn();
+    timeUp();
+  }
 }
 
 /** The same where properties decide: these are read in short runs, and matched here. */
@@ -97,15 +122,19 @@ async function searchStretch(
     values.push(`${JSON.stringify(name)}:`);
     conditions.push(`(e.properties is null or contains(e.properties, $${values.length}))`);
   }
-  const result = await connection.runAndReadAll(
+  const candidates: Candidate[] = [];
+  const rows = readRows<Candidate>(
+    connection,
     `select e.position::double, coalesce(m.into_id, e.person_id)::varchar, e.properties_length
       from events e ${MERGES}
       where e.position between ${from} and ${to} and ${conditions.join(" and ")}`,
     values,
+    timeUp,
   );
+  for await (const some of rows) candidates.push(...some);
   const timesOf = new Map<string, number>();
   let turnStartedMs = performance.now();
-  for (const run of runsOf(result.getRows() as unknown as readonly Candidate[])) {
+  for (const run of runsOf(candidates)) {
     const texts = await readTexts(
       connection,
       run.map(([position]) => position),
@@ -125,9 +154,11 @@ async function searchStretch(
   return [...timesOf].map(([personId, times]) => ({ personId, times }));
 }
 
-type Candidate = readonly [position: number, personId: string, length: number];
+/** An event to look at: its person, and the length of its properties in UTF-16 units. */
+export type Candidate = readonly [position: number, personId: string, length: number];
 
-function* runsOf(candidates: readonly Candidate[]) {
+/** Candidates in runs of bounded size. */
+export function* runsOf(candidates: readonly Candidate[]) {
   let run: Candidate[] = [];
   let chars = 0;
   for (const candidate of candidates) {
@@ -143,7 +174,8 @@ function* runsOf(candidates: readonly Candidate[]) {
   if (run.length > 0) yield run;
 }
 
-async function readTexts(
+/** Properties of the events at some positions, as texts. */
+export async function readTexts(
   connection: DuckDBConnection,
   positions: readonly number[],
 ): Promise<ReadonlyMap<number, string>> {
