@@ -11,6 +11,7 @@ import {
   QueryTooLong,
 } from "../../events/event-store.ts";
 import type { PerformerSource } from "../../events/performers.ts";
+import type { ExperimentMeasures } from "../../experiments/experiment-measures.ts";
 import type { FlagCalls } from "../../flags/flag-calls.ts";
 import { StoreUnavailable } from "../../platform/store-unavailable.ts";
 import {
@@ -23,6 +24,7 @@ import { openDuckDbFile } from "./duckdb-file.ts";
 import { MOST_CLAIMS, openEventIndex } from "./event-index/event-index.ts";
 import { DamagedRun } from "./event-index/key-run.ts";
 import { appendRows, createEventTable, insertIdOf, type TextRow } from "./event-rows.ts";
+import { createExperimentMeasures } from "./experiment-measures.ts";
 import { fillIndex } from "./fill-index.ts";
 import { countEvents, findEvents, projectsWithEvents, readEventsAfter } from "./find-events.ts";
 import { createFlagCalls } from "./flag-calls.ts";
@@ -72,7 +74,7 @@ const MAX_READERS = 2;
 export async function openDuckDbEvents(
   path: string,
   options: DuckDbEventsOptions = {},
-): Promise<EventStore & PerformerSource & FlagCalls> {
+): Promise<EventStore & PerformerSource & FlagCalls & ExperimentMeasures> {
   const file = await openDuckDbFile({
     path,
     settings: {
@@ -231,13 +233,14 @@ export async function openDuckDbEvents(
   /** Runs queries within the time that reading may take. */
   function read<Result>(
     use: (connection: DuckDBConnection, timeUp: () => void) => Promise<Result>,
+    limitMs = options.readLimitMs ?? 10_000,
   ): Promise<Result> {
     return file.read(async (connection) => {
       let isTimeUp = false;
       const timer = setTimeout(() => {
         isTimeUp = true;
         connection.interrupt();
-      }, options.readLimitMs ?? 10_000);
+      }, limitMs);
       const timeUp = () => {
         if (isTimeUp) throw new QueryTooLong();
       };
@@ -296,6 +299,8 @@ export async function openDuckDbEvents(
     performers: (query) => findPerformers(read, query),
 
     ...createFlagCalls(read),
+
+    ...createExperimentMeasures(read),
 
     async count(query) {
       const search = searchOf(query);

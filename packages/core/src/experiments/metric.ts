@@ -1,0 +1,106 @@
+import type { Operator } from "../flags/match-property.ts";
+import type { Json } from "../json.ts";
+
+/** A condition on one property of an event, by the flags' operators. */
+export interface MeasuredProperty {
+  readonly key: string;
+  readonly operator: Operator;
+  readonly value: Json | undefined;
+}
+
+/** Events that count: by name (`null` for all) and properties, all of which must match. */
+export interface MeasuredEvent {
+  readonly event: string | null;
+  readonly filters: readonly MeasuredProperty[];
+}
+
+/** What a unit's events come to. A unit without events has zero. */
+export type Measure =
+  /** How many. */
+  | { readonly kind: "total" }
+  /** 1 for a unit that has any. */
+  | { readonly kind: "active" }
+  /** How many sessions they were in. */
+  | { readonly kind: "unique-sessions" }
+  /** Over the values of a property that are numbers, or texts of numbers. */
+  | { readonly kind: "sum" | "avg" | "min" | "max"; readonly property: string };
+
+/** A number per unit. */
+export interface MeasureSource {
+  readonly events: MeasuredEvent;
+  readonly measure: Measure;
+}
+
+/** Where outliers are cut, by quantiles of all units of all variants together (statistics 5.10). */
+export interface Winsorization {
+  readonly lowerPercentile: number | null;
+  readonly upperPercentile: number | null;
+  /** Zeros do not count for the upper bound. */
+  readonly ignoreZeros: boolean;
+}
+
+interface AnyMetric {
+  readonly goal: "increase" | "decrease";
+  /** How long after its exposure a unit's events count; `null` until the experiment's end. */
+  readonly conversionWindowMs: number | null;
+}
+
+/** The mean of a number per unit. */
+export interface MeanMetric extends AnyMetric {
+  readonly kind: "mean";
+  readonly source: MeasureSource;
+  readonly winsorization: Winsorization | null;
+}
+
+/** The share of units that did all steps after their exposure. */
+export interface FunnelMetric extends AnyMetric {
+  readonly kind: "funnel";
+  /** Without the exposure, which comes before them. */
+  readonly steps: readonly MeasuredEvent[];
+  readonly order: "ordered" | "unordered";
+}
+
+/** The sum of one number by the sum of another. */
+export interface RatioMetric extends AnyMetric {
+  readonly kind: "ratio";
+  readonly numerator: MeasureSource;
+  readonly denominator: MeasureSource;
+}
+
+/** Of the units that started, the share that came back. */
+export interface RetentionMetric extends AnyMetric {
+  readonly kind: "retention";
+  readonly start: MeasuredEvent;
+  readonly completion: MeasuredEvent;
+  /** Units of time after the start, both inclusive. */
+  readonly windowStart: number;
+  readonly windowEnd: number;
+  readonly unit: TimeUnit;
+  readonly startHandling: "first_seen" | "last_seen";
+}
+
+/** What an experiment measures (statistics 1.2). */
+export type Metric = MeanMetric | FunnelMetric | RatioMetric | RetentionMetric;
+
+/** Milliseconds of the units that windows are given in; a month has 30 days (statistics 1.1). */
+export const TIME_UNIT_MS = {
+  second: 1000,
+  minute: 60_000,
+  hour: 3_600_000,
+  day: 86_400_000,
+  week: 7 * 86_400_000,
+  month: 30 * 86_400_000,
+} as const;
+
+export type TimeUnit = keyof typeof TIME_UNIT_MS;
+
+/** Units that retention compares by the calendar (UTC) rather than to the millisecond (statistics 1.2). */
+const CALENDAR_UNITS: readonly TimeUnit[] = ["hour", "day"];
+
+/** The beginning of the hour or day that holds a time, for units compared by the calendar. */
+export function startOfUnit(unit: TimeUnit): (atMs: number) => number {
+  const unitMs = TIME_UNIT_MS[unit];
+  return CALENDAR_UNITS.includes(unit)
+    ? (atMs) => Math.floor(atMs / unitMs) * unitMs
+    : (atMs) => atMs;
+}
