@@ -94,7 +94,7 @@ export interface MembershipStore {
 
   /**
    * Adds and removes members, at most some hundreds: all or nothing. Persons who are gone are left
-   * out.
+   * out. For what can be found out again: a machine that dies may lose it until `finish`.
    */
   changeMembers(
     projectId: number,

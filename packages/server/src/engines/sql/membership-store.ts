@@ -15,6 +15,7 @@ export function createMembershipStore({
   reads,
   writes,
   membershipChanges,
+  replayable,
 }: SqlDatabase): MembershipStore {
   const ofTask = ({ projectId, id }: CohortTask) =>
     writes.updateTable("cohorts").where("project_id", "=", projectId).where("id", "=", id);
@@ -129,7 +130,7 @@ export function createMembershipStore({
     },
 
     async changeMembers(projectId, cohortId, { add, remove }) {
-      const written = writes.transaction().execute(async (transaction) => {
+      const written = replayable(async (transaction) => {
         // No person is merged or deleted while it becomes a member.
         await lockForEvents(transaction);
         if (remove.length > 0) {
