@@ -26,6 +26,7 @@ import { createAccountStore } from "./engines/sql/account-store.ts";
 import { createActivityLog } from "./engines/sql/activity-log.ts";
 import { createAudience } from "./engines/sql/audience.ts";
 import { createCohortStore } from "./engines/sql/cohort-store.ts";
+import { createDecisionCounts } from "./engines/sql/decision-counts.ts";
 import { createEventDefinitionStore } from "./engines/sql/event-definition-store.ts";
 import { createExperimentStore } from "./engines/sql/experiment-store.ts";
 import { createFlagStore } from "./engines/sql/flag-store.ts";
@@ -84,6 +85,7 @@ import { consistencyRoutes } from "./flags/consistency.routes.ts";
 import { createCheckConsistency } from "./flags/consistency.ts";
 import { copyFlagRoutes } from "./flags/copy-flags.routes.ts";
 import { createCopyFlag } from "./flags/copy-flags.ts";
+import { startDecisionCounter } from "./flags/count-decisions.ts";
 import { decideRoutes } from "./flags/decide.routes.ts";
 import { createPayloadSeal } from "./flags/encrypted-payloads.ts";
 import { explainRoutes } from "./flags/explain.routes.ts";
@@ -325,6 +327,18 @@ async function compose(
   });
   opened.push(() => calculations.close());
 
+  const decisionCounts = createDecisionCounts(database);
+  const decisionCounter =
+    config.countFlagRequests > 0
+      ? startDecisionCounter({
+          counts: decisionCounts,
+          percent: config.countFlagRequests,
+          random: Math.random,
+          reportFault,
+        })
+      : undefined;
+  opened.push(() => decisionCounter?.close());
+
   const app = createApp({ logger });
   prepareApp?.(app);
   publicApi(app, (open) => {
@@ -337,6 +351,7 @@ async function compose(
       clock: now,
       newUuid: v4,
       reportFault,
+      ...(decisionCounter && { onDecided: decisionCounter.note }),
     });
     captureRoutes(open, captureDeps);
     captureV1Routes(open, captureDeps);
@@ -420,6 +435,7 @@ async function compose(
     flagUsageRoutes(management, {
       flags,
       flagCalls: events,
+      decisionCounts,
       caughtUp: async () => events.reached(await log.end(), MAX_CATCHING_UP_MS),
       clock: now,
     });

@@ -135,6 +135,15 @@ const Settings = Type.Object({
     maximum: 65_536,
     default: 10_240,
   }),
+  countFlagRequests: Type.Integer({
+    flag: "count-flag-requests",
+    env: "HEDGEROW_COUNT_FLAG_REQUESTS",
+    description: "percentage of flag requests whose answers are counted by flag, value and day",
+    expects: "a whole number from 0 to 100",
+    minimum: 0,
+    maximum: 100,
+    default: 0,
+  }),
   logLevel: Type.Enum(["trace", "debug", "info", "warn", "error", "fatal", "silent"], {
     flag: "log-level",
     env: "LOG_LEVEL",
@@ -269,6 +278,7 @@ function decode(name: SettingName, text: string): unknown {
     case "logRetentionHours":
     case "duckdbMemoryMb":
     case "duckdbTempMb":
+    case "countFlagRequests":
       return /^\d{1,5}$/.test(text) ? Number(text) : text;
     case "trustedProxies":
       return text

@@ -1,5 +1,6 @@
 import { evaluateFlags } from "@hedgerow/core/flags/evaluate-flags";
 import type { EvaluationRequest, StoredFacts } from "@hedgerow/core/flags/evaluation-request";
+import type { FlagEvaluation } from "@hedgerow/core/flags/flag";
 import type { FlagSet, SelectedFlags } from "@hedgerow/core/flags/flag-set";
 import {
   continuityKeysToStore,
@@ -30,6 +31,12 @@ export interface DecideDeps {
   readonly newUuid: () => string;
   /** Told once per failed read, with the fault. */
   readonly reportFault: (error: unknown, context: string) => void;
+  /** Told of every answer; absent where nobody counts. */
+  readonly onDecided?: (
+    projectId: number,
+    evaluations: readonly FlagEvaluation[],
+    now: Date,
+  ) => void;
 }
 
 export interface DecideInput {
@@ -120,6 +127,7 @@ function evaluateFor(
   for (const { key, error } of faults) {
     deps.reportFault(error, `flag ${key} of project ${projectId} could not be evaluated`);
   }
+  deps.onDecided?.(projectId, evaluations, request.now);
   return {
     evaluations,
     errorsWhileComputing,

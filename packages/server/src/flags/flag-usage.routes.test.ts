@@ -17,6 +17,7 @@ describe("how flags are used", () => {
       readConfig(["--data", data], {
         HEDGEROW_PERSONAL_KEY: KEY,
         HEDGEROW_PROJECT_KEY: TOKEN,
+        HEDGEROW_COUNT_FLAG_REQUESTS: "100",
       }),
       pino({ level: "silent" }),
     );
@@ -87,11 +88,20 @@ describe("how flags are used", () => {
   });
 
   test("[FM-29] the last call is on the flag once the service is closed, whatever is sent again", async () => {
+    for (const distinct_id of ["ann", "ben"]) {
+      const payload = { token: TOKEN, distinct_id };
+      await service.app.inject({ method: "POST", url: "/flags?v=2", payload });
+    }
     await service.close();
     await open();
     const { body } = await ask("GET", `${FLAGS}/${id}`);
     expect(new Date(body.last_called_at).getTime()).toBe(now.getTime());
     expect(body.version).toBe(1);
+  });
+
+  test("[FU-3] flag requests are counted where that is switched on", async () => {
+    const { body } = await ask("GET", `${FLAGS}/${id}/usage?days=2`);
+    expect(body.requests).toMatchObject([{ value: "false", times: 2 }]);
   });
 
   test.each(["0", "-1", "367", "x", "1.5"])("[FU-1] refuses %s days", async (days) => {

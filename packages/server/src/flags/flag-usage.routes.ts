@@ -4,6 +4,7 @@ import type { App } from "../http/app.ts";
 import { Refusal } from "../http/errors.ts";
 import { access, projectOf } from "../http/management-api.ts";
 import { pathIdOf } from "../http/path-id.ts";
+import type { DecisionCounts } from "./decision-counts.ts";
 import type { FlagCalls } from "./flag-calls.ts";
 import {
   DriftOfFlags,
@@ -28,11 +29,13 @@ export function flagUsageRoutes(
   {
     flags,
     flagCalls,
+    decisionCounts,
     caughtUp,
     clock,
   }: {
     flags: Pick<Flags, "flag">;
     flagCalls: FlagCalls;
+    decisionCounts: Pick<DecisionCounts, "ofFlag">;
     /** Resolves once everything captured before is stored, or that takes too long. */
     caughtUp: () => Promise<unknown>;
     clock: () => Date;
@@ -61,7 +64,8 @@ export function flagUsageRoutes(
       ...access("feature_flag:read"),
       schema: {
         tags,
-        summary: "Count a flag's calls by day and answer",
+        summary:
+          "Count a flag's calls, and where it is switched on its requests, by day and answer",
         querystring: UsageParameters,
         response: { 200: FlagUsage },
       },
@@ -70,7 +74,11 @@ export function flagUsageRoutes(
       const { period, query } = queryOf(request);
       const { key, lastCalledAt } = await flags.flag(query.projectId, pathIdOf(request));
       const counts = await ask(() => flagCalls.callsByDay({ ...query, flagKey: key }));
-      return wireUsage({ key, lastCalledAt }, counts, period);
+      const decisions = await decisionCounts.ofFlag(query.projectId, key, {
+        from: period.from.toISOString().slice(0, 10),
+        to: period.to.toISOString().slice(0, 10),
+      });
+      return wireUsage({ key, lastCalledAt }, { counts, decisions }, period);
     },
   );
 

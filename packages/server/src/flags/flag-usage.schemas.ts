@@ -3,6 +3,7 @@ import { Refusal } from "../http/errors.ts";
 import { queryText } from "../http/query-text.ts";
 import { wireInstant } from "../http/wire-instant.ts";
 import { Nullable } from "../http/wire-schemas.ts";
+import type { DecisionCount } from "./decision-counts.ts";
 import type { CallCount, FlagDrift, Journey } from "./flag-calls.ts";
 
 const MAX_DAYS = 366;
@@ -57,6 +58,13 @@ export const FlagUsage = Type.Object(
         persons: Type.Integer({ description: "Persons who called that day." }),
       }),
     ),
+    requests: Type.Array(
+      Type.Object({ day: Type.String(), value: Type.String(), times: Type.Number() }),
+      {
+        description:
+          "Flag requests by day and answer, estimated from a share of them; empty unless the service counts them.",
+      },
+    ),
   },
   { title: "FlagUsage" },
 );
@@ -64,7 +72,7 @@ export const FlagUsage = Type.Object(
 /** The wire form of a flag's calls. */
 export function wireUsage(
   flag: { readonly key: string; readonly lastCalledAt: Date | null },
-  counts: readonly CallCount[],
+  { counts, decisions }: { counts: readonly CallCount[]; decisions: readonly DecisionCount[] },
   { from, to }: UsagePeriod,
 ): Static<typeof FlagUsage> {
   const values = new Map<string | null, number>();
@@ -79,6 +87,7 @@ export function wireUsage(
       .map(([value, calls]) => ({ value, calls }))
       .toSorted((a, b) => b.calls - a.calls),
     days: counts.map((count) => ({ ...count })),
+    requests: decisions.map(({ day, value, times }) => ({ day, value, times })),
   };
 }
 

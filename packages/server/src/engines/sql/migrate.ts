@@ -9,6 +9,7 @@ import { flagManagement } from "./migrations/0007-flag-management.ts";
 import { flagLife } from "./migrations/0008-flag-life.ts";
 import { cohortCalculations } from "./migrations/0009-cohort-calculations.ts";
 import { experiments } from "./migrations/0012-experiments.ts";
+import { flagDecisions } from "./migrations/0013-flag-decisions.ts";
 import type { SqlCapabilities, SqlDatabase } from "./sql-database.ts";
 
 /** A migration, written once for every engine. */
@@ -26,6 +27,7 @@ const MIGRATIONS: Readonly<Record<string, SqlMigration>> = {
   "0008-flag-life": flagLife,
   "0009-cohort-calculations": cohortCalculations,
   "0012-experiments": experiments,
+  "0013-flag-decisions": flagDecisions,
 };
 
 /** Names of all steps, oldest first. */

@@ -85,6 +85,14 @@ export interface Schema {
     /** The project's revision at the last change of this row. */
     changed_revision: number;
   };
+  /** What flag requests were answered, estimated by a share of them. */
+  flag_decisions: {
+    project_id: number;
+    flag_key: string;
+    day: string;
+    value: string;
+    times: number;
+  };
   cohorts: {
     id: Generated<number>;
     project_id: number;
