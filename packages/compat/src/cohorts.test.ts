@@ -153,3 +153,25 @@ test("[CP-51] members come as a file, and leave one by one", async () => {
   await management.call("PATCH", path, { distinct_id: "ann" });
   expect(await isOn("from-a-file", "ann")).toBe(false);
 });
+
+test.each(NODE_SDKS)(
+  "[CP-52] $name leaves flags on past behavior to the server, never to a guess",
+  async ({ open }) => {
+    const local = open({ host: server.url, personalApiKey: PERSONAL_KEY });
+    try {
+      await local.reloadFeatureFlags();
+      for (const [key, person, value] of [
+        ["often", "ann", true],
+        ["dear", "ann", false],
+        ["without", "ann", false],
+      ] as const) {
+        const only = { onlyEvaluateLocally: true, sendFeatureFlagEvents: false };
+        expect(await local.getFeatureFlag(key, person, only)).toBeUndefined();
+        const asked = { sendFeatureFlagEvents: false };
+        expect([key, await local.getFeatureFlag(key, person, asked)]).toEqual([key, value]);
+      }
+    } finally {
+      await local.close();
+    }
+  },
+);
