@@ -150,6 +150,19 @@ describe("ingestion warnings", () => {
     });
   });
 
+  it("[IW-3] tell times that were corrected (UR-71)", async () => {
+    const ahead = new Date(Date.now() + 30 * 86_400_000).toISOString();
+    const late = visit({ timestamp: ahead });
+    await post([late]);
+    const skewed = visit({ timestamp: ahead });
+    const sent = { api_key: token, sent_at: ahead, batch: [skewed] };
+    await send({ method: "POST", url: "/batch/", payload: sent });
+    const future = await ofType("timestamp_in_future");
+    expect(future).toMatchObject([{ count: 1, samples: [{ uuid: late.uuid }] }]);
+    const corrected = await ofType("clock_skew_corrected");
+    expect(corrected).toMatchObject([{ count: 1, samples: [{ uuid: skewed.uuid }] }]);
+  });
+
   it("[IW-3] tell refused events by code, by the SDK that the request names", async () => {
     await post([visit(), visit({ uuid: "nonsense" })], { "user-agent": "posthog-node/4.2.0" });
     expect(await ofType("refused_invalid_uuid")).toMatchObject([
