@@ -124,6 +124,7 @@ describe("members from files", () => {
     const { status, body } = await sendForm("POST", cohorts, fields);
     expect(status).toBe(400);
     expect(body).toMatchObject({ type: "validation_error", code, attr });
+    expect((await api.send("GET", cohorts)).body.count).toBe(0);
   });
 
   test("[CO-25] a form that cannot be read, and a form where none is taken, are refused", async () => {

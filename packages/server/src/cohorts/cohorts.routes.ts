@@ -41,6 +41,7 @@ import {
   wireUnknownNames,
 } from "./cohorts.schemas.ts";
 import type { Cohorts } from "./cohorts.ts";
+import { refuseEmptyFile } from "./upload-members.ts";
 
 const COHORTS = "/api/projects/:project_id/cohorts";
 const COHORT = `${COHORTS}/:id`;
@@ -117,6 +118,7 @@ export function cohortRoutes(
           attr: "is_static",
         });
       }
+      if (body.csv !== undefined) refuseEmptyFile(body.csv);
       const { cohort, unknown } = await cohorts.create(
         projectId,
         { ...cohortChangeOf(body), members },

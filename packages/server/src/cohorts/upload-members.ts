@@ -1,6 +1,6 @@
 import { Refusal } from "../http/errors.ts";
 import { isUuid } from "../http/wire-uuid.ts";
-import type { CohortStore, MembershipChange, NamedPersons } from "./cohort-store.ts";
+import type { CohortStore, MembershipChange } from "./cohort-store.ts";
 import type { MembershipStore } from "./membership-store.ts";
 import { readCsv } from "./read-csv.ts";
 
@@ -12,7 +12,6 @@ export interface MemberUpload extends MembershipChange {
   readonly unknownCount: number;
 }
 
-const MAX_ROWS = 1_000_000;
 /** Names looked up and added in one transaction. */
 const BATCH_ROWS = 2_000;
 /** Names of nobody that an answer lists. */
@@ -52,16 +51,17 @@ export async function uploadMembers(
 ): Promise<MemberUpload> {
   const { projectId, id } = cohort;
   const after = (ms: number) => new Date(clock().getTime() + ms);
-  const names = namesIn(csv);
+  refuseEmptyFile(csv);
   await memberships.request(projectId, [id], after(LEASE_MS));
   const unknown = { uuids: [] as string[], distinctIds: [] as string[] };
   let rows = 0;
   let changed = 0;
   let unknownCount = 0;
   try {
-    for (const batch of batchesOf(names)) {
+    for (const batch of batchesOf(namesIn(csv))) {
       rows += batch.rows;
-      const added = await cohortStore.addMembers(projectId, id, batch.named, clock());
+      const named = { uuids: [...batch.uuids], distinctIds: [...batch.distinctIds] };
+      const added = await cohortStore.addMembers(projectId, id, named, clock());
       if (!added) throw new Refusal("not_found", "Not found.");
       changed += added.changed;
       for (const kind of ["uuids", "distinctIds"] as const) {
@@ -78,9 +78,15 @@ export async function uploadMembers(
 
 type Name = readonly [kind: "uuids" | "distinctIds", name: string];
 
-/** The names in a file, in order; throws a {@link Refusal} for a file without any, or with too many. */
-function namesIn(csv: string): readonly Name[] {
-  const names: Name[] = [];
+/** Throws a {@link Refusal} for a file without any name. */
+export function refuseEmptyFile(csv: string): void {
+  if (namesIn(csv).next().done) {
+    throw new Refusal("invalid_input", "The file names nobody.", { attr: "csv" });
+  }
+}
+
+/** The names in a file, in order. */
+function* namesIn(csv: string): Generator<Name> {
   let columns: readonly (readonly [number, Name[0]])[] | undefined;
   for (const row of readCsv(csv)) {
     if (columns === undefined) {
@@ -93,32 +99,31 @@ function namesIn(csv: string): readonly Name[] {
     }
     for (const [at, kind] of columns) {
       const name = row[at]?.trim() ?? "";
-      if (name !== "") names.push([kind, name]);
-    }
-    if (names.length > MAX_ROWS) {
-      throw new Refusal("invalid_input", `A file may have ${MAX_ROWS} rows at most.`, {
-        attr: "csv",
-      });
+      if (name !== "") yield [kind, name];
     }
   }
-  if (names.length === 0) {
-    throw new Refusal("invalid_input", "The file names nobody.", { attr: "csv" });
-  }
-  return names;
 }
 
-function* batchesOf(names: readonly Name[]) {
-  for (let start = 0; start < names.length; start += BATCH_ROWS) {
-    const batch = names.slice(start, start + BATCH_ROWS);
-    const uuids = new Set<string>();
-    const distinctIds = new Set<string>();
-    const malformed: string[] = [];
-    for (const [kind, name] of batch) {
-      if (kind === "distinctIds") distinctIds.add(name);
-      else if (isUuid(name)) uuids.add(name);
-      else malformed.push(name);
-    }
-    const named: NamedPersons = { uuids: [...uuids], distinctIds: [...distinctIds] };
-    yield { rows: batch.length, named, malformed };
+/** Names as they are read, so that a long file keeps nobody waiting. */
+function* batchesOf(names: Iterable<Name>) {
+  let batch = emptyBatch();
+  for (const [kind, name] of names) {
+    batch.rows++;
+    if (kind === "distinctIds") batch.distinctIds.add(name);
+    else if (isUuid(name)) batch.uuids.add(name);
+    else batch.malformed.push(name);
+    if (batch.rows < BATCH_ROWS) continue;
+    yield batch;
+    batch = emptyBatch();
   }
+  if (batch.rows > 0) yield batch;
+}
+
+function emptyBatch() {
+  return {
+    rows: 0,
+    uuids: new Set<string>(),
+    distinctIds: new Set<string>(),
+    malformed: [] as string[],
+  };
 }
