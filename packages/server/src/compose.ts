@@ -74,7 +74,9 @@ import { receiptRoutes } from "./events/receipts.routes.ts";
 import { createRecentEvents } from "./events/recent-events.ts";
 import { createRefusals } from "./events/refusals.ts";
 import { startWorker } from "./events/worker.ts";
+import { createAnalyseExperiment } from "./experiments/analyse-experiment.ts";
 import { createEligibleFlags } from "./experiments/eligible-flags.ts";
+import { experimentQueryRoutes } from "./experiments/experiment-query.routes.ts";
 import { experimentRoutes } from "./experiments/experiments.routes.ts";
 import { createExperiments } from "./experiments/experiments.ts";
 import { experimentsUsingEvent } from "./experiments/experiments-using-event.ts";
@@ -456,8 +458,24 @@ async function compose(
       compiledFlags,
     });
     cohortRoutes(management, { cohorts, activityLog, accounts });
+    const experiments = createExperiments({
+      experimentStore,
+      flags,
+      changeDefinitions,
+      clock: now,
+    });
+    experimentQueryRoutes(management, {
+      experiments,
+      analyseExperiment: createAnalyseExperiment({
+        measures: events,
+        caughtUp: async () => events.reached(await log.end(), MAX_CATCHING_UP_MS),
+        backtracking,
+        clock: now,
+      }),
+      clock: now,
+    });
     experimentRoutes(management, {
-      experiments: createExperiments({ experimentStore, flags, changeDefinitions, clock: now }),
+      experiments,
       eligibleFlags: createEligibleFlags(flagStore),
       activityLog,
       accounts,

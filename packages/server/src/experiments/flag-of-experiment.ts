@@ -16,6 +16,12 @@ export function variantsOf(filters: JsonObject): readonly Variant[] {
   return Array.isArray(variants) ? ((variants as Json[]).filter(isVariant) as Variant[]) : [];
 }
 
+/** The index of the group type that a flag decides for; `null` for persons. */
+export function groupTypeOf(filters: JsonObject): number | null {
+  const index = ownValue(filters, "aggregation_group_type_index");
+  return typeof index === "number" && index >= 0 && index < 5 ? Math.floor(index) : null;
+}
+
 function isVariant(value: Json): boolean {
   return (
     isJsonObject(value) &&

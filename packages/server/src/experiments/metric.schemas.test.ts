@@ -1,0 +1,128 @@
+import { describe, expect, it } from "vitest";
+import { Refusal } from "../http/errors.ts";
+import { exposureCriteriaOf, methodOf, metricOf } from "./metric.schemas.ts";
+
+const SOURCE = { kind: "EventsNode", event: "bought" };
+const METRIC = { kind: "ExperimentMetric", metric_type: "mean", source: SOURCE };
+
+const read = (fields: object) => metricOf({ ...METRIC, ...fields }, "m", "UTC");
+const refused = (act: () => unknown): Refusal => {
+  try {
+    act();
+  } catch (error) {
+    if (error instanceof Refusal) return error;
+    throw error;
+  }
+  throw new Error("nothing was refused");
+};
+
+describe("reading metrics", () => {
+  it("[XR-14] reads a mean with all that it can say", () => {
+    const filter = { key: "plan", value: ["pro"], operator: "is_not", type: "event" };
+    expect(
+      read({
+        source: { ...SOURCE, math: "avg", math_property: "price", properties: [filter] },
+        goal: "decrease",
+        conversion_window: 2,
+        conversion_window_unit: "month",
+        upper_bound_percentile: 0.95,
+        ignore_zeros: true,
+      }),
+    ).toEqual({
+      kind: "mean",
+      goal: "decrease",
+      conversionWindowMs: 60 * 86_400_000,
+      source: {
+        events: {
+          event: "bought",
+          filters: [{ key: "plan", operator: "is_not", value: ["pro"] }],
+        },
+        measure: { kind: "avg", property: "price" },
+      },
+      winsorization: { lowerPercentile: null, upperPercentile: 0.95, ignoreZeros: true },
+    });
+    expect(read({ source: { kind: "EventsNode", event: null, math: null } })).toMatchObject({
+      goal: "increase",
+      conversionWindowMs: null,
+      source: { events: { event: null, filters: [] }, measure: { kind: "total" } },
+      winsorization: null,
+    });
+  });
+
+  it("[XR-14] refuses what it cannot measure, naming the field", () => {
+    const filter = (sent: object) => ({ source: { ...SOURCE, properties: [sent] } });
+    for (const [fields, attr] of [
+      [{ kind: "ExperimentTrendsQuery" }, "m__kind"],
+      [{ kind: null }, "m__kind"],
+      [{ metric_type: "quantile" }, "m__metric_type"],
+      [{ metric_type: null }, "m__metric_type"],
+      [{ source: null }, "m__source"],
+      [{ source: "bought" }, "m__source"],
+      [{ source: { kind: "ActionsNode", id: 1 } }, "m__source__kind"],
+      [{ source: { kind: "EventsNode" } }, "m__source__event"],
+      [{ source: { ...SOURCE, event: 5 } }, "m__source__event"],
+      [{ source: { ...SOURCE, math: "hogql" } }, "m__source__math"],
+      [{ source: { ...SOURCE, math: "constructor" } }, "m__source__math"],
+      [{ source: { ...SOURCE, math: "sum", math_property: 3 } }, "m__source__math_property"],
+      [{ source: { ...SOURCE, properties: {} } }, "m__source__properties"],
+      [filter({ value: "x" }), "m__source__properties__0__key"],
+      [filter({ key: "a", value: "x", type: "person" }), "m__source__properties__0__type"],
+      [filter({ key: "a", value: "x", operator: "near" }), "m__source__properties__0"],
+      [{ goal: "up" }, "m__goal"],
+      [{ conversion_window: 0, conversion_window_unit: "day" }, "m__conversion_window"],
+      [{ conversion_window: "7", conversion_window_unit: "day" }, "m__conversion_window"],
+      [{ conversion_window: 1e9, conversion_window_unit: "month" }, "m__conversion_window"],
+      [{ conversion_window: 7 }, "m__conversion_window_unit"],
+      [{ conversion_window: 7, conversion_window_unit: "toString" }, "m__conversion_window_unit"],
+      [{ lower_bound_percentile: 95 }, "m__lower_bound_percentile"],
+      [{ lower_bound_percentile: 0.9, upper_bound_percentile: 0.1 }, "m__upper_bound_percentile"],
+      [{ metric_type: "funnel" }, "m__series"],
+      [{ metric_type: "funnel", series: [] }, "m__series"],
+      [{ metric_type: "funnel", series: Array(21).fill(SOURCE) }, "m__series"],
+      [{ metric_type: "funnel", series: [SOURCE, 1] }, "m__series__1"],
+      [
+        { metric_type: "funnel", series: [SOURCE], funnel_order_type: "strict" },
+        "m__funnel_order_type",
+      ],
+      [{ metric_type: "ratio", numerator: SOURCE }, "m__denominator"],
+      [{ metric_type: "retention", start_event: SOURCE }, "m__retention_window_start"],
+      [
+        { metric_type: "retention", retention_window_start: 3, retention_window_end: 1 },
+        "m__retention_window_end",
+      ],
+    ] as const)
+      expect([attr, refused(() => read(fields)).attr]).toEqual([attr, attr]);
+  });
+
+  it("[XR-12] reads how to expose and how to compare, and refuses what is neither", () => {
+    expect(exposureCriteriaOf(null, "UTC")).toEqual({ marker: null, severalVariants: "exclude" });
+    const config = { kind: "ExperimentEventExposureConfig", event: "seen", properties: [] };
+    expect(
+      exposureCriteriaOf(
+        { exposure_config: config, multiple_variant_handling: "first_seen" },
+        "UTC",
+      ),
+    ).toEqual({ marker: { event: "seen", filters: [] }, severalVariants: "first-seen" });
+    const criteria = (sent: object) => refused(() => exposureCriteriaOf({ ...sent }, "UTC")).attr;
+    expect(criteria({ exposure_config: { kind: "ActionsNode", id: 1 } })).toBe(
+      "exposure_criteria__exposure_config__kind",
+    );
+    expect(methodOf(null)).toEqual({ method: "bayesian", level: 0.95, difference: "relative" });
+    expect(methodOf({ bayesian: { ci_level: 0.9, difference_type: "absolute" } })).toEqual({
+      method: "bayesian",
+      level: 0.9,
+      difference: "absolute",
+    });
+    const frequentist = { sequential_testing_enabled: true, sequential_tuning_parameter: 100 };
+    expect(methodOf({ method: "frequentist", frequentist })).toEqual({
+      method: "frequentist",
+      level: 0.95,
+      difference: "relative",
+      sequentialTuning: 100,
+    });
+    const level = (ci_level: unknown) =>
+      refused(() => methodOf({ bayesian: { ci_level } as never })).attr;
+    for (const bad of [0, 1, 95, "0.9"])
+      expect(level(bad)).toBe("stats_config__bayesian__ci_level");
+  });
+});

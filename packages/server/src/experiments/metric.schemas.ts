@@ -1,0 +1,278 @@
+import {
+  type Measure,
+  type MeasuredEvent,
+  type MeasuredProperty,
+  type MeasureSource,
+  type Metric,
+  TIME_UNIT_MS,
+  type TimeUnit,
+} from "@hedgerow/core/experiments/metric";
+import type { Operator } from "@hedgerow/core/flags/match-property";
+import { validateComparison } from "@hedgerow/core/flags/validate-comparison";
+import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
+import type { PosthogMethod } from "@hedgerow/core/statistics/posthog-analysis";
+import { Refusal } from "../http/errors.ts";
+import { DEFAULT_TUNING, type ExposureCriteria, USUAL_CRITERIA } from "./analyse-experiment.ts";
+
+const MAX_STEPS = 20;
+const MAX_FILTERS = 100;
+const MAX_WINDOW_MS = 100 * 366 * TIME_UNIT_MS.day;
+
+/** An object on the wire, where it stands, and how dates in it are read. */
+interface Place {
+  readonly object: JsonObject;
+  readonly attr: string;
+  readonly timeZone: string;
+}
+
+/** An `ExperimentMetric` (posthog-api 5.14, statistics 1.2); throws a {@link Refusal} naming the field. */
+export function metricOf(sent: JsonObject, attr: string, timeZone: string): Metric {
+  const place = { object: sent, attr, timeZone };
+  const kind = choiceOf(place, "kind", ["ExperimentMetric"]);
+  if (kind === undefined) throw missing(place, "kind");
+  const type = choiceOf(place, "metric_type", ["mean", "funnel", "ratio", "retention"]);
+  const common = {
+    goal: choiceOf(place, "goal", ["increase", "decrease"]) ?? "increase",
+    conversionWindowMs: windowOf(place),
+  };
+  switch (type) {
+    case "mean":
+      return {
+        ...common,
+        kind: type,
+        source: sourceOf(inside(place, "source")),
+        winsorization: winsorizationOf(place),
+      };
+    case "ratio":
+      return {
+        ...common,
+        kind: type,
+        numerator: sourceOf(inside(place, "numerator")),
+        denominator: sourceOf(inside(place, "denominator")),
+      };
+    case "funnel":
+      return {
+        ...common,
+        kind: type,
+        steps: stepsOf(place),
+        order: choiceOf(place, "funnel_order_type", ["ordered", "unordered"]) ?? "ordered",
+      };
+    case "retention": {
+      const windowStart = numberOf(place, "retention_window_start", { least: 0 });
+      const windowEnd = numberOf(place, "retention_window_end", { least: 0 });
+      if (windowStart === undefined) throw missing(place, "retention_window_start");
+      if (windowEnd === undefined) throw missing(place, "retention_window_end");
+      if (windowEnd < windowStart)
+        throw refuse(place, "retention_window_end", "The window ends before it starts.");
+      return {
+        ...common,
+        kind: type,
+        start: eventOf(inside(place, "start_event")),
+        completion: eventOf(inside(place, "completion_event")),
+        windowStart,
+        windowEnd,
+        unit: unitOf(place, "retention_window_unit"),
+        startHandling:
+          choiceOf(place, "start_handling", ["first_seen", "last_seen"]) ?? "first_seen",
+      };
+    }
+    case undefined:
+      throw missing(place, "metric_type");
+  }
+}
+
+/** An experiment's `exposure_criteria` (posthog-api 5.14). */
+export function exposureCriteriaOf(sent: JsonObject | null, timeZone: string): ExposureCriteria {
+  if (sent === null) return USUAL_CRITERIA;
+  const place = { object: sent, attr: "exposure_criteria", timeZone };
+  const handling = choiceOf(place, "multiple_variant_handling", ["exclude", "first_seen"]);
+  const config = ownValue(sent, "exposure_config") ?? null;
+  return {
+    severalVariants: handling === "first_seen" ? "first-seen" : "exclude",
+    marker:
+      config === null
+        ? null
+        : eventOf(inside(place, "exposure_config"), ["ExperimentEventExposureConfig"]),
+  };
+}
+
+/** An experiment's `stats_config`, with what PostHog takes for what it does not say (statistics 1.8). */
+export function methodOf(sent: JsonObject | null): PosthogMethod {
+  const place = { object: sent ?? {}, attr: "stats_config", timeZone: "UTC" };
+  const method = choiceOf(place, "method", ["bayesian", "frequentist"]) ?? "bayesian";
+  const options = (ownValue(place.object, method) ?? null) === null ? null : inside(place, method);
+  const share = { least: 0, most: 1, isOpen: true };
+  if (options === null) return { method, level: 0.95, difference: "relative" };
+  const difference =
+    choiceOf(options, "difference_type", ["relative", "absolute"]) ?? ("relative" as const);
+  if (method === "bayesian")
+    return { method, level: numberOf(options, "ci_level", share) ?? 0.95, difference };
+  const tuning = numberOf(options, "sequential_tuning_parameter", {
+    least: 0,
+    most: 1e12,
+    isOpen: true,
+  });
+  return {
+    method,
+    level: 1 - (numberOf(options, "alpha", share) ?? 0.05),
+    difference,
+    ...(ownValue(options.object, "sequential_testing_enabled") === true && {
+      sequentialTuning: tuning ?? DEFAULT_TUNING,
+    }),
+  };
+}
+
+const MEASURES = ["total", "sum", "avg", "min", "max", "unique_session", "dau"] as const;
+
+function sourceOf(place: Place): MeasureSource {
+  return { events: eventOf(place), measure: measureOf(place) };
+}
+
+function measureOf(place: Place): Measure {
+  const math = choiceOf(place, "math", MEASURES) ?? "total";
+  switch (math) {
+    case "total":
+      return { kind: "total" };
+    case "dau":
+      return { kind: "active" };
+    case "unique_session":
+      return { kind: "unique-sessions" };
+    case "sum":
+    case "avg":
+    case "min":
+    case "max": {
+      const property = ownValue(place.object, "math_property");
+      if (property === undefined || property === null || property === "")
+        throw missing(place, "math_property");
+      if (typeof property !== "string") throw refuse(place, "math_property", "Not a valid string.");
+      return { kind: math, property };
+    }
+  }
+}
+
+/** An event node; `null` for its name means every event. */
+function eventOf(place: Place, kinds: readonly string[] = ["EventsNode"]): MeasuredEvent {
+  const kind = choiceOf(place, "kind", kinds);
+  if (kind === undefined) throw missing(place, "kind");
+  const event = ownValue(place.object, "event");
+  if (event === undefined || event === "") throw missing(place, "event");
+  if (event !== null && typeof event !== "string")
+    throw refuse(place, "event", "Not a valid string.");
+  return { event, filters: filtersOf(place) };
+}
+
+function filtersOf(place: Place): readonly MeasuredProperty[] {
+  const sent = ownValue(place.object, "properties") ?? [];
+  if (!Array.isArray(sent)) throw refuse(place, "properties", "Expected a list of items.");
+  const filters = sent as readonly Json[];
+  if (filters.length > MAX_FILTERS)
+    throw refuse(place, "properties", `More than ${MAX_FILTERS} property filters.`);
+  return filters.map((filter, index): MeasuredProperty => {
+    const at = `properties__${index}`;
+    if (!isJsonObject(filter)) throw refuse(place, at, "Expected an object.");
+    const one = { ...place, object: filter, attr: `${place.attr}__${at}` };
+    choiceOf(one, "type", ["event"]);
+    const key = ownValue(filter, "key");
+    if (typeof key !== "string" || key === "") throw missing(one, "key");
+    const operator = ownValue(filter, "operator") ?? "exact";
+    const value = ownValue(filter, "value");
+    const problem = validateComparison(operator, value, place.timeZone);
+    if (problem) throw new Refusal("invalid_input", problem.detail, { attr: one.attr });
+    return { key, operator: operator as Operator, value };
+  });
+}
+
+function stepsOf(place: Place): readonly MeasuredEvent[] {
+  const series = ownValue(place.object, "series");
+  if (series === undefined || series === null) throw missing(place, "series");
+  if (!Array.isArray(series)) throw refuse(place, "series", "Expected a list of items.");
+  if (series.length === 0) throw refuse(place, "series", "A funnel needs at least one step.");
+  if (series.length > MAX_STEPS)
+    throw refuse(place, "series", `A funnel has at most ${MAX_STEPS} steps.`);
+  return (series as readonly Json[]).map((step, index) => {
+    if (!isJsonObject(step)) throw refuse(place, `series__${index}`, "Expected an object.");
+    return eventOf({ ...place, object: step, attr: `${place.attr}__series__${index}` });
+  });
+}
+
+function windowOf(place: Place): number | null {
+  const window = numberOf(place, "conversion_window", { least: 0, isOpen: true });
+  if (window === undefined) return null;
+  const windowMs = Math.round(window * TIME_UNIT_MS[unitOf(place, "conversion_window_unit")]);
+  if (windowMs > MAX_WINDOW_MS || windowMs < 1)
+    throw refuse(place, "conversion_window", "The window is from a millisecond to 100 years.");
+  return windowMs;
+}
+
+function unitOf(place: Place, field: string): TimeUnit {
+  const unit = choiceOf(place, field, Object.keys(TIME_UNIT_MS) as TimeUnit[]);
+  if (unit === undefined) throw missing(place, field);
+  return unit;
+}
+
+function winsorizationOf(place: Place) {
+  const share = { least: 0, most: 1 };
+  const lowerPercentile = numberOf(place, "lower_bound_percentile", share) ?? null;
+  const upperPercentile = numberOf(place, "upper_bound_percentile", share) ?? null;
+  if (lowerPercentile === null && upperPercentile === null) return null;
+  if (lowerPercentile !== null && upperPercentile !== null && lowerPercentile > upperPercentile)
+    throw refuse(place, "upper_bound_percentile", "The upper bound is below the lower one.");
+  const ignoreZeros = ownValue(place.object, "ignore_zeros") === true;
+  return { lowerPercentile, upperPercentile, ignoreZeros };
+}
+
+/** The object in a field, which must be there. */
+function inside(place: Place, field: string): Place {
+  const object = ownValue(place.object, field);
+  if (object === undefined || object === null) throw missing(place, field);
+  if (!isJsonObject(object)) throw refuse(place, field, "Expected an object.");
+  return { ...place, object, attr: `${place.attr}__${field}` };
+}
+
+/** One of some texts; `undefined` where the field is absent or `null`. */
+function choiceOf<Choice extends string>(
+  place: Place,
+  field: string,
+  choices: readonly Choice[],
+): Choice | undefined {
+  const value = ownValue(place.object, field);
+  if (value === undefined || value === null) return undefined;
+  const choice = choices.find((one) => one === value);
+  if (choice !== undefined) return choice;
+  const said = typeof value === "string" ? `"${value}"` : "This";
+  throw new Refusal(
+    "invalid_choice",
+    `${said} is not a valid choice. Possible is ${choices.join(", ")}.`,
+    { attr: `${place.attr}__${field}` },
+  );
+}
+
+/** A number within bounds, which belong to it unless it is open; `undefined` where absent or `null`. */
+function numberOf(
+  place: Place,
+  field: string,
+  bounds: { readonly least: number; readonly most?: number; readonly isOpen?: boolean },
+): number | undefined {
+  const { least, most = Number.MAX_SAFE_INTEGER, isOpen = false } = bounds;
+  const value = ownValue(place.object, field);
+  if (value === undefined || value === null) return undefined;
+  if (typeof value !== "number") throw refuse(place, field, "A valid number is required.");
+  const isInside = isOpen ? value > least && value < most : value >= least && value <= most;
+  if (!isInside)
+    throw refuse(
+      place,
+      field,
+      isOpen
+        ? `Ensure this value is between ${least} and ${most}.`
+        : `Ensure this value is from ${least} to ${most}.`,
+    );
+  return value;
+}
+
+function missing({ attr }: Place, field: string): Refusal {
+  return new Refusal("required", "This field is required.", { attr: `${attr}__${field}` });
+}
+
+function refuse({ attr }: Place, field: string, detail: string): Refusal {
+  return new Refusal("invalid_input", detail, { attr: `${attr}__${field}` });
+}
