@@ -96,7 +96,7 @@ import { flagsDependingOnFlag } from "./flags/flag-dependants.ts";
 import { flagReachRoutes } from "./flags/flag-reach.routes.ts";
 import { createFlagReach } from "./flags/flag-reach.ts";
 import { flagUsageRoutes } from "./flags/flag-usage.routes.ts";
-import { flagRoutes } from "./flags/flags.routes.ts";
+import { createTellFlags, flagRoutes } from "./flags/flags.routes.ts";
 import { createFlags } from "./flags/flags.ts";
 import { startLastCalls } from "./flags/last-calls.ts";
 import { localEvaluationRoutes } from "./flags/local-evaluation.routes.ts";
@@ -410,11 +410,16 @@ async function compose(
       onChanged: calculations.changed,
       clock: now,
     });
-    flagRoutes(management, { flags, activityLog, accounts, clock: now });
+    const tellFlags = createTellFlags({
+      accounts,
+      experimentIdsOf: experimentStore.idsOfFlags,
+      clock: now,
+    });
+    flagRoutes(management, { flags, tellFlags, activityLog, accounts, clock: now });
     const audience = createAudience(database);
     flagReachRoutes(management, {
       reach: createFlagReach({
-        audience: createAudience(database),
+        audience,
         compiledFlags,
         compile,
         caughtUp: async () => pendingPersons.caughtUp(await log.end()),
@@ -444,7 +449,7 @@ async function compose(
     copyFlagRoutes(management, {
       copyFlag: createCopyFlag({ flags, cohorts, cohortStore, compiledFlags, seal }),
       accounts,
-      clock: now,
+      tellFlags,
     });
     explainRoutes(management, {
       ...createExplain({
@@ -477,9 +482,9 @@ async function compose(
     experimentRoutes(management, {
       experiments,
       eligibleFlags: createEligibleFlags(flagStore),
+      tellFlags,
       activityLog,
       accounts,
-      clock: now,
     });
     personRoutes(management, {
       persons: createPersons({

@@ -113,6 +113,16 @@ describe("managing experiments", () => {
     expect(eligible.count).toBe(1);
   });
 
+  it("[XP-1] is named by its flag, until it is deleted", async () => {
+    await newProject();
+    const experiment = await create();
+    expect((await flagOf(experiment)).experiment_set).toEqual([experiment.id]);
+    const listed = await api.send("GET", `${url}/feature_flags?type=experiment`);
+    expect(listed.body.results).toMatchObject([{ key: "button", experiment_set: [experiment.id] }]);
+    await api.send("DELETE", `${url}/experiments/${experiment.id}`);
+    expect((await flagOf(experiment)).experiment_set).toEqual([]);
+  });
+
   it("[XP-2] refuses what cannot be, naming the field", async () => {
     await newProject();
     const create = (body: object) =>

@@ -4,7 +4,8 @@ import type { AccountStore } from "../accounts/account-store.ts";
 import { usersById } from "../accounts/users-by-id.ts";
 import { itemActivityRoutes } from "../activity/activity.routes.ts";
 import type { ActivityLog } from "../activity/activity-log.ts";
-import { Flag, wireFlag } from "../flags/flags.schemas.ts";
+import type { TellFlags } from "../flags/flags.routes.ts";
+import { Flag } from "../flags/flags.schemas.ts";
 import type { App } from "../http/app.ts";
 import { Refusal } from "../http/errors.ts";
 import { access, callerOf, projectOf } from "../http/management-api.ts";
@@ -37,15 +38,15 @@ export function experimentRoutes(
   {
     experiments,
     eligibleFlags,
+    tellFlags,
     activityLog,
     accounts,
-    clock,
   }: {
     experiments: Experiments;
     eligibleFlags: EligibleFlags;
+    tellFlags: TellFlags;
     activityLog: Pick<ActivityLog, "list">;
     accounts: Pick<AccountStore, "user">;
-    clock: () => Date;
   },
 ): void {
   itemActivityRoutes(app, {
@@ -124,11 +125,7 @@ export function experimentRoutes(
         ...pageOf(request),
         search: queryText(request.query, "search") || null,
       });
-      const users = await usersById(
-        accounts,
-        flags.flatMap((flag) => [flag.createdById, flag.lastModifiedById]),
-      );
-      return { results: flags.map((flag) => wireFlag(flag, users, clock())), count };
+      return { results: await tellFlags(projectOf(request).id, flags), count };
     },
   );
 

@@ -1,11 +1,11 @@
 import { Type } from "typebox";
 import type { AccountStore, Project } from "../accounts/account-store.ts";
-import { usersById } from "../accounts/users-by-id.ts";
 import type { App } from "../http/app.ts";
 import { Refusal } from "../http/errors.ts";
 import { access, callerOf, organizationOf } from "../http/management-api.ts";
 import type { CopyFlag } from "./copy-flags.ts";
-import { Flag, wireFlag } from "./flags.schemas.ts";
+import type { TellFlags } from "./flags.routes.ts";
+import { Flag } from "./flags.schemas.ts";
 
 const MAX_TARGETS = 100;
 
@@ -15,11 +15,11 @@ export function copyFlagRoutes(
   {
     copyFlag,
     accounts,
-    clock,
+    tellFlags,
   }: {
     copyFlag: CopyFlag;
-    accounts: Pick<AccountStore, "user" | "projectsOf">;
-    clock: () => Date;
+    accounts: Pick<AccountStore, "projectsOf">;
+    tellFlags: TellFlags;
   },
 ): void {
   app.post(
@@ -67,12 +67,9 @@ export function copyFlagRoutes(
       const copies = outcomes.flatMap((outcome) =>
         outcome.kind === "copied" ? [outcome.flag] : [],
       );
-      const users = await usersById(
-        accounts,
-        copies.flatMap((flag) => [flag.createdById, flag.lastModifiedById]),
-      );
+      const told = await Promise.all(copies.map((flag) => tellFlags(flag.projectId, [flag])));
       return {
-        success: copies.map((flag) => wireFlag(flag, users, clock())),
+        success: told.flat(),
         failed: outcomes.flatMap((outcome) =>
           outcome.kind === "failed"
             ? [{ project_id: outcome.projectId, error_message: outcome.reason }]

@@ -36,7 +36,7 @@ import { createExplain } from "./explain.ts";
 import { flagsDependingOnFlag } from "./flag-dependants.ts";
 import { flagReachRoutes } from "./flag-reach.routes.ts";
 import { createFlagReach } from "./flag-reach.ts";
-import { flagRoutes } from "./flags.routes.ts";
+import { createTellFlags, flagRoutes } from "./flags.routes.ts";
 import { createFlags } from "./flags.ts";
 import { localEvaluationRoutes } from "./local-evaluation.routes.ts";
 import { wireLocalDefinitions } from "./local-evaluation.schemas.ts";
@@ -131,7 +131,18 @@ export async function openFlagsApi(reachOptions: { readonly maxCountMs?: number 
     }),
     (management) => {
       activityRoutes(management, { activityLog, accounts });
-      flagRoutes(management, { flags, activityLog, accounts, clock: () => clock.now });
+      const tellFlags = createTellFlags({
+        accounts,
+        experimentIdsOf: experimentStore.idsOfFlags,
+        clock: () => clock.now,
+      });
+      flagRoutes(management, {
+        flags,
+        tellFlags,
+        activityLog,
+        accounts,
+        clock: () => clock.now,
+      });
       explainRoutes(management, { ...explanations, compiledFlags });
       flagReachRoutes(management, {
         reach: createFlagReach({
@@ -150,14 +161,14 @@ export async function openFlagsApi(reachOptions: { readonly maxCountMs?: number 
       copyFlagRoutes(management, {
         copyFlag: createCopyFlag({ flags, cohorts, cohortStore, compiledFlags, seal }),
         accounts,
-        clock: () => clock.now,
+        tellFlags,
       });
       experimentRoutes(management, {
         experiments,
         eligibleFlags: createEligibleFlags(flagStore),
+        tellFlags,
         activityLog,
         accounts,
-        clock: () => clock.now,
       });
       cohortRoutes(management, { cohorts, activityLog, accounts });
     },

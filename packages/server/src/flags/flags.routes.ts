@@ -1,4 +1,5 @@
 import type { FastifyRequest } from "fastify";
+import type { Static } from "typebox";
 import type { AccountStore } from "../accounts/account-store.ts";
 import { usersById } from "../accounts/users-by-id.ts";
 import { itemActivityRoutes } from "../activity/activity.routes.ts";
@@ -31,16 +32,57 @@ const FLAGS = "/api/projects/:project_id/feature_flags";
 const FLAG = `${FLAGS}/:id`;
 const tags = ["feature_flags"];
 
+/** The wire forms of flags of one project, in order. */
+export type TellFlags = (
+  projectId: number,
+  flags: readonly FlagRecord[],
+) => Promise<Static<typeof Flag>[]>;
+
+/** Tells flags with their authors and the experiments that use them. */
+export function createTellFlags({
+  accounts,
+  experimentIdsOf,
+  clock,
+}: {
+  accounts: Pick<AccountStore, "user">;
+  /** Ids of the experiments that use flags, ascending. */
+  experimentIdsOf: (
+    projectId: number,
+    flagIds: readonly number[],
+  ) => Promise<ReadonlyMap<number, readonly number[]>>;
+  clock: () => Date;
+}): TellFlags {
+  return async (projectId, flags) => {
+    const users = await usersById(
+      accounts,
+      flags.flatMap((flag) => [flag.createdById, flag.lastModifiedById]),
+    );
+    const experimentIds = await experimentIdsOf(
+      projectId,
+      flags.map(({ id }) => id),
+    );
+    return flags.map((flag) =>
+      wireFlag(flag, {
+        usersById: users,
+        experimentIds: experimentIds.get(flag.id) ?? [],
+        now: clock(),
+      }),
+    );
+  };
+}
+
 /** Management of flags (posthog-api 4). Deleting is `PATCH {"deleted": true}`. */
 export function flagRoutes(
   app: App,
   {
     flags,
+    tellFlags,
     activityLog,
     accounts,
     clock,
   }: {
     flags: Flags;
+    tellFlags: TellFlags;
     activityLog: Pick<ActivityLog, "list">;
     accounts: Pick<AccountStore, "user">;
     clock: () => Date;
@@ -54,8 +96,11 @@ export function flagRoutes(
     scope: "FeatureFlag",
     find: (projectId, id) => flags.flag(projectId, id),
   });
-  const wire = async (flag: FlagRecord) =>
-    wireFlag(flag, await usersById(accounts, [flag.createdById, flag.lastModifiedById]), clock());
+  const wire = async (flag: FlagRecord) => {
+    const [answer] = await tellFlags(flag.projectId, [flag]);
+    if (answer === undefined) throw new Error("a flag has an answer");
+    return answer;
+  };
   const update = (
     request: FastifyRequest,
     body: Parameters<typeof flagChangeOf>[0],
@@ -83,13 +128,9 @@ export function flagRoutes(
     async (request) => {
       const page = pageOf(request);
       const query = flagListQueryOf(request.query, page, clock());
-      const { count, flags: found } = await flags.list(projectOf(request).id, query);
-      const users = await usersById(
-        accounts,
-        found.flatMap((flag) => [flag.createdById, flag.lastModifiedById]),
-      );
-      const results = found.map((flag) => wireFlag(flag, users, clock()));
-      return listAnswer(request, page, { count, results });
+      const { id: projectId } = projectOf(request);
+      const { count, flags: found } = await flags.list(projectId, query);
+      return listAnswer(request, page, { count, results: await tellFlags(projectId, found) });
     },
   );
 

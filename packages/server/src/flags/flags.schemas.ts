@@ -271,11 +271,19 @@ export const Flag = Type.Object(
   { title: "FeatureFlag" },
 );
 
-/** The wire form of a flag; `usersById` holds its author and last editor where they still exist. */
+/** What the answer of a flag tells beside its record. */
+interface FlagSurroundings {
+  /** Its author and last editor where they still exist. */
+  readonly usersById: ReadonlyMap<number, User>;
+  /** Experiments that use it. */
+  readonly experimentIds: readonly number[];
+  readonly now: Date;
+}
+
+/** The wire form of a flag. */
 export function wireFlag(
   stored: FlagRecord,
-  usersById: ReadonlyMap<number, User>,
-  now: Date,
+  { usersById, experimentIds, now }: FlagSurroundings,
 ): Static<typeof Flag> {
   const flag = shownFlag(stored);
   const simple = simpleRollout(flag.filters);
@@ -295,9 +303,8 @@ export function wireFlag(
     is_simple_flag: simple !== undefined,
     rollout_percentage: simple ?? null,
     ensure_experience_continuity: flag.ensureExperienceContinuity,
-    // Experiments, surveys, early-access features and dashboards that use a flag are named here;
-    // where there are none, clients still expect the lists.
-    experiment_set: [],
+    experiment_set: [...experimentIds],
+    // Surveys, early-access features and dashboards would be named here; clients expect the lists.
     surveys: [],
     features: [],
     rollback_conditions: flag.rollbackConditions,
