@@ -172,6 +172,17 @@ describe("openEmbeddedLog", () => {
       await log.close();
     }));
 
+  it("[PI-8] keeps nothing beyond need on a disk of which little is free", () =>
+    inFolder(async (path) => {
+      const reserveBytes = Number.MAX_SAFE_INTEGER;
+      const retention = { maxBytes: 100 * MEBIBYTE, maxAgeMs: 3_600_000, reserveBytes };
+      const log = await openEmbeddedLog(path, { retention, tailChars: 0 });
+      for (let n = 0; n < 3; n++) await log.append([sampleEvent()]);
+      await log.release(2);
+      await expect.poll(() => positionsIn(log)).toEqual([3]);
+      await log.close();
+    }));
+
   it("[PI-9] gives its disk back what a large backlog took", () =>
     inFolder(async (path) => {
       const log = await openEmbeddedLog(path);

@@ -1,3 +1,5 @@
+import { statfsSync } from "node:fs";
+import { dirname } from "node:path";
 import Database from "libsql";
 
 /** Encoded events, joined by line breaks: what one row of the file holds. */
@@ -19,6 +21,8 @@ export interface LogFileOptions {
 export interface LogRetention {
   readonly maxBytes: number;
   readonly maxAgeMs: number;
+  /** And only while so much of its disk is free for others; 512 MiB unless given. */
+  readonly reserveBytes?: number;
 }
 
 export type ToLogThread =
@@ -41,6 +45,9 @@ const IDLE_RELEASE_MS = 250;
 const LONGEST_TIMER_MS = 3_600_000;
 /** Deleted in one transaction: appends wait for it. */
 const SEGMENTS_PER_TURN = 64;
+const RESERVE_BYTES = 512 * 1024 * 1024;
+/** What is free is looked at this often at most. */
+const FREE_FOR_MS = 100;
 /** Free pages that are kept for what comes; beyond them the file shrinks, some pages at a time. */
 const SPARE_PAGES = 1024;
 const PAGES_PER_TURN = 256;
@@ -62,6 +69,8 @@ export function openLogFile({ path, after, maxBytes, retention }: LogFileOptions
   let released = 0;
   let timer: NodeJS.Timeout | undefined;
   let tidyAtMs = Number.POSITIVE_INFINITY;
+  let isShort = false;
+  let lookedAtMs = Number.NEGATIVE_INFINITY;
 
   /** After a failed write the connection may be of no use any more: a new one tells. */
   function reconnect(): void {
@@ -92,10 +101,20 @@ export function openLogFile({ path, after, maxBytes, retention }: LogFileOptions
     }
   }
 
+  function isDiskShort(): boolean {
+    const nowMs = performance.now();
+    if (nowMs - lookedAtMs > FREE_FOR_MS) {
+      const { bavail, bsize } = statfsSync(dirname(path));
+      isShort = bavail * bsize < (retention.reserveBytes ?? RESERVE_BYTES);
+      lookedAtMs = nowMs;
+    }
+    return isShort;
+  }
+
   /** How long the oldest released segment may stay; `undefined` when there is none. */
   function timeLeftMs(oldest: StoredSegment | undefined): number | undefined {
     if (!oldest || oldest.last > released) return undefined;
-    if (connection.usedBytes() > retention.maxBytes) return 0;
+    if (connection.usedBytes() > retention.maxBytes || isDiskShort()) return 0;
     return Math.max(0, oldest.storedMs + retention.maxAgeMs - Date.now());
   }
 
@@ -111,7 +130,7 @@ export function openLogFile({ path, after, maxBytes, retention }: LogFileOptions
   /** Prunes without an append, and gives the disk back what is free. */
   function tidy(): void {
     if (timeLeftMs(connection.oldest()) === 0) connection.inTransaction(prune);
-    const isLarge = connection.freePages() > SPARE_PAGES;
+    const isLarge = connection.freePages() > (isDiskShort() ? 0 : SPARE_PAGES);
     if (isLarge) connection.shrink(PAGES_PER_TURN);
     const leftMs = isLarge ? 0 : timeLeftMs(connection.oldest());
     if (leftMs !== undefined) tidyIn(leftMs);
