@@ -430,12 +430,8 @@ export function describeExperimentMeasures(
           .filter((one) => variantOf(one) !== undefined)
           .toSorted((a, b) => a.minute - b.minute);
         const several = new Set(marked.map(variantOf)).size > 1;
-        const earliest = marked.filter(({ minute }) => minute === marked[0]?.minute);
-        const seen = all.map(variantOf);
-        // Of variants at one time the one of which a call was stored first.
-        const [first] = earliest.toSorted(
-          (a, b) => seen.indexOf(variantOf(a)) - seen.indexOf(variantOf(b)),
-        );
+        // The sort is stable: of calls at one time the one stored first.
+        const [first] = marked;
         if (!first || (several && query.severalVariants === "exclude")) continue;
         const variant = variantOf(first) ?? "";
         arms.set(variant, [...(arms.get(variant) ?? []), { exposureMs: first.minute, all }]);

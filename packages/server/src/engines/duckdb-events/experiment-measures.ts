@@ -326,24 +326,21 @@ async function createExposed(reading: Reading): Promise<PreparedMarker> {
   const declared = query.variants.map((key) => parameters.bind(key));
   const holdout = parameters.bind(HOLDOUT_PREFIX);
   const isArm = `variant in (${declared.join() || "null"}) or starts_with(variant, ${holdout})`;
-  const ofSeveral =
-    query.severalVariants === "exclude" ? `'${MULTIPLE_VARIANTS}'` : "first_variant";
   // The variant that came first; of two at one time the one that was stored first.
+  const arm =
+    query.severalVariants === "exclude"
+      ? `case when min(variant) = max(variant) then min(variant) else '${MULTIPLE_VARIANTS}' end`
+      : "arg_min(variant, row(timestamp, position))";
   await connection.run(
     `create temp table exposed as
-      select unit, exposed_at, row_number() over ()::integer as number,
-          case when variants = 1 then first_variant else ${ofSeveral} end as variant
+      select *, row_number() over ()::integer as number
         from (
-          select unit, arg_min(variant, row(exposed_at, position)) as first_variant, min(exposed_at) as exposed_at,
-              count(*) as variants
+          select unit, min(timestamp) as exposed_at, ${arm} as variant
             from (
-              select unit, variant, min(timestamp) as exposed_at, min(position) as position
-                from (
-                  select ${unit} as unit, ${variant} as variant, e.timestamp, e.position
-                    from events e ${merges} ${marker.variant.join}
-                    where ${conditions.join(" and ")})
-                where ${isArm}
-                group by unit, variant)
+              select ${unit} as unit, ${variant} as variant, e.timestamp, e.position
+                from events e ${merges} ${marker.variant.join}
+                where ${conditions.join(" and ")})
+            where ${isArm}
             group by unit)`,
     parameters.values,
   );
