@@ -1,0 +1,82 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { type FunnelEvent, stepsDoneInAnyOrder } from "./funnel.ts";
+import { retentionOfUnit, stepsReached } from "./measure-unit.ts";
+import { type FunnelMetric, type RetentionMetric, startOfUnit, TIME_UNIT_MS } from "./metric.ts";
+
+const ANY = { event: "x", filters: [] };
+const funnel = (more: Partial<FunnelMetric>): FunnelMetric => ({
+  kind: "funnel",
+  goal: "increase",
+  conversionWindowMs: null,
+  steps: [ANY, ANY],
+  order: "ordered",
+  ...more,
+});
+const retention = (more: Partial<RetentionMetric> = {}): RetentionMetric => ({
+  kind: "retention",
+  goal: "increase",
+  conversionWindowMs: null,
+  start: ANY,
+  completion: ANY,
+  windowStart: 1,
+  windowEnd: 2,
+  unit: "day",
+  startHandling: "first_seen",
+  ...more,
+});
+const HOUR = TIME_UNIT_MS.hour;
+
+describe("measuring one unit", () => {
+  it("counts a funnel's steps in order, or in any, inside the window of an exposure", () => {
+    const events = [
+      { at: 0, steps: [0] },
+      { at: 5, steps: [2] },
+      { at: 20, steps: [0] },
+      { at: 25, steps: [1] },
+      { at: 30, steps: [2] },
+    ];
+    expect(stepsReached(events, funnel({}))).toBe(2);
+    expect(stepsReached(events, funnel({ conversionWindowMs: 5 }))).toBe(1);
+    expect(stepsReached(events.slice(0, 2), funnel({}))).toBe(0);
+    expect(stepsReached(events.slice(0, 2), funnel({ order: "unordered" }))).toBe(1);
+    const windowed = funnel({ order: "unordered", conversionWindowMs: 10 });
+    expect(stepsReached(events, windowed)).toBe(2);
+    expect(stepsReached(events.slice(0, 4), windowed)).toBe(1);
+  });
+
+  it("leaves repeated exposures out without a difference to steps in any order", () => {
+    const event: fc.Arbitrary<FunnelEvent> = fc.record({
+      at: fc.integer({ min: 0, max: 12 }),
+      steps: fc.constantFrom([0], [0], [1], [2], [0, 1], [1, 2]),
+    });
+    fc.assert(
+      fc.property(
+        fc.array(event, { maxLength: 9 }),
+        fc.integer({ min: 0, max: 8 }),
+        (events, ms) => {
+          const metric = funnel({ order: "unordered", conversionWindowMs: ms });
+          const all = stepsDoneInAnyOrder(events, { stepCount: 3, window: ms });
+          expect(stepsReached(events, metric)).toBe(Math.max(0, all));
+        },
+      ),
+    );
+  });
+
+  it("counts as retained who comes back on the days of the window, by the calendar", () => {
+    const events = (returnHours: number) => [
+      { at: 0, steps: [0] },
+      { at: 23 * HOUR, steps: [0] },
+      { at: returnHours * HOUR, steps: [1] },
+    ];
+    const retained = (hours: number, metric = retention()) =>
+      retentionOfUnit(events(hours), 12 * HOUR, metric);
+    expect(retained(24)).toEqual({ started: true, retained: true });
+    expect(retained(71)).toEqual({ started: true, retained: true });
+    expect(retained(72)).toEqual({ started: true, retained: false });
+    expect(retained(23)).toEqual({ started: true, retained: false });
+    const unstarted = { started: false, retained: false };
+    expect(retained(24, retention({ conversionWindowMs: 11 * HOUR }))).toEqual(unstarted);
+    expect(startOfUnit("week")(5)).toBe(5);
+  });
+});
