@@ -77,6 +77,7 @@ import { startWorker } from "./events/worker.ts";
 import { createAnalyseExperiment } from "./experiments/analyse-experiment.ts";
 import { createEligibleFlags } from "./experiments/eligible-flags.ts";
 import { experimentQueryRoutes } from "./experiments/experiment-query.routes.ts";
+import { experimentResultsRoutes } from "./experiments/experiment-results.routes.ts";
 import { experimentRoutes } from "./experiments/experiments.routes.ts";
 import { createExperiments } from "./experiments/experiments.ts";
 import { experimentsUsingEvent } from "./experiments/experiments-using-event.ts";
@@ -469,16 +470,14 @@ async function compose(
       changeDefinitions,
       clock: now,
     });
-    experimentQueryRoutes(management, {
-      experiments,
-      analyseExperiment: createAnalyseExperiment({
-        measures: events,
-        caughtUp: async () => events.reached(await log.end(), MAX_CATCHING_UP_MS),
-        backtracking,
-        clock: now,
-      }),
+    const analyseExperiment = createAnalyseExperiment({
+      measures: events,
+      caughtUp: async () => events.reached(await log.end(), MAX_CATCHING_UP_MS),
+      backtracking,
       clock: now,
     });
+    experimentQueryRoutes(management, { experiments, analyseExperiment, clock: now });
+    experimentResultsRoutes(management, { experiments, analyseExperiment, accounts, clock: now });
     experimentRoutes(management, {
       experiments,
       eligibleFlags: createEligibleFlags(flagStore),

@@ -81,6 +81,60 @@ export function metricOf(sent: JsonObject, attr: string, timeZone: string): Metr
   }
 }
 
+/**
+ * The metric of an insight, the form that experiments had before (posthog-api 5.4): the steps of a
+ * funnel, or the number of the first event of a trend. `undefined` where it names nothing to measure.
+ */
+export function insightMetricOf(
+  filters: JsonObject | null,
+  attr: string,
+  timeZone: string,
+): Metric | undefined {
+  if (filters === null || Object.keys(filters).length === 0) return undefined;
+  const place = { object: filters, attr, timeZone };
+  const insight = choiceOf(place, "insight", ["FUNNELS", "TRENDS"]) ?? "FUNNELS";
+  const actions = ownValue(filters, "actions") ?? [];
+  if (Array.isArray(actions) && actions.length > 0)
+    throw refuse(place, "actions", "Actions cannot be measured: name their events.");
+  const sent = ownValue(filters, "events") ?? [];
+  if (!Array.isArray(sent)) throw refuse(place, "events", "Expected a list of items.");
+  if (sent.length === 0) return undefined;
+  if (sent.length > MAX_STEPS)
+    throw refuse(place, "events", `A funnel has at most ${MAX_STEPS} steps.`);
+  const nodes = (sent as readonly Json[])
+    .map((event, index) => {
+      if (!isJsonObject(event)) throw refuse(place, `events__${index}`, "Expected an object.");
+      const { id = null, ...rest } = event;
+      const object: JsonObject = { ...rest, kind: "EventsNode", event: id };
+      return {
+        order: ownValue(event, "order"),
+        node: { ...place, object, attr: `${attr}__events__${index}` },
+      };
+    })
+    .toSorted((left, right) => Number(left.order ?? 0) - Number(right.order ?? 0))
+    .map(({ node }) => node);
+  const common = { goal: "increase" as const };
+  if (insight === "TRENDS") {
+    const [first] = nodes;
+    if (!first) return undefined;
+    const source = sourceOf(first);
+    return { ...common, kind: "mean", conversionWindowMs: null, source, winsorization: null };
+  }
+  const window = numberOf(place, "funnel_window_interval", { least: 0, isOpen: true });
+  const unit = choiceOf(
+    place,
+    "funnel_window_interval_unit",
+    Object.keys(TIME_UNIT_MS) as TimeUnit[],
+  );
+  return {
+    ...common,
+    kind: "funnel",
+    conversionWindowMs: Math.round((window ?? 14) * TIME_UNIT_MS[unit ?? "day"]),
+    steps: nodes.map((node) => eventOf(node)),
+    order: choiceOf(place, "funnel_order_type", ["ordered", "unordered"]) ?? "ordered",
+  };
+}
+
 /** An experiment's `exposure_criteria` (posthog-api 5.14). */
 export function exposureCriteriaOf(sent: JsonObject | null, timeZone: string): ExposureCriteria {
   if (sent === null) return USUAL_CRITERIA;

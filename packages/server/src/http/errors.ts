@@ -46,6 +46,8 @@ const REFUSALS = {
   // capture
   no_data: [400, "validation_error"],
   invalid_payload: [400, "validation_error"],
+  // experiments
+  "no-results": [400, "validation_error"],
 } as const satisfies Record<string, readonly [status: number, type: string]>;
 
 export type RefusalCode = keyof typeof REFUSALS;
