@@ -55,6 +55,11 @@ describe("analysing an experiment", () => {
     expect(stray.sampleRatio?.test.pValue).toBeCloseTo(0.8747, 3);
     expect(stray.sampleRatio?.variants).toEqual(["control", "test"]);
     expect(stray.withoutShare).toEqual(["spare"]);
+    const shipped = variants.map((one, index) => ({ ...one, rollout_percentage: index ? 0 : 100 }));
+    const counts = [count("control", 500), count("test", 505)];
+    expect(
+      exposuresOf({ from: FROM, to: new Date(FROM.getTime() + DAY) }, shipped, counts),
+    ).toMatchObject({ sampleRatio: null, withoutShare: [] });
     const skewed = exposures([count("control", 500), count("test", 650)]);
     expect(skewed.sampleRatio?.test.mismatch).toBe(true);
   });

@@ -192,7 +192,8 @@ export function exposuresOf(
     series,
     holdouts: found.filter(isHoldout).map(seriesOf),
     sampleRatio: test && { test, variants: sharing.map(({ key }) => key) },
-    withoutShare: variants
+    // Once a variant was shipped it has all of the share, and what it was before is not known.
+    withoutShare: (sharing.length < 2 ? [] : variants)
       .filter((variant) => variant.rollout_percentage === 0 && unitsOf(variant) > 0)
       .map(({ key }) => key),
   };
