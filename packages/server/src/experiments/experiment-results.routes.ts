@@ -79,13 +79,16 @@ export function experimentResultsRoutes(
       if (!primary)
         throw new Refusal("invalid_input", "Experiment has no target metric", { attr: "filters" });
       refuseDraft(view);
-      const arms = armsOf(await analyse(primary));
+      const analysis = await analyse(primary);
+      const arms = armsOf(analysis);
       const missing = missingData(arms);
       if (missing) throw noResults(missing);
       const classic = classicResultOf(arms, primary);
       const analysed = [];
       for (const { sent, metric } of parsed)
-        analysed.push(wireAnalysis(await analyse(metric), sent, method));
+        analysed.push(
+          wireAnalysis(metric === primary ? analysis : await analyse(metric), sent, method),
+        );
       return await answer({
         result: classic && wireClassicResult(classic, primary, filters ?? {}),
         metrics: analysed,
