@@ -15,7 +15,7 @@ import { startCohortCalculations } from "./cohorts/calculations.ts";
 import { createCohortPersons } from "./cohorts/cohort-persons.ts";
 import { cohortRoutes } from "./cohorts/cohorts.routes.ts";
 import { createCohorts } from "./cohorts/cohorts.ts";
-import type { Config } from "./config.ts";
+import { type Config, dependingOn } from "./config.ts";
 import { createBacktrackingRegex } from "./engines/backtracking-regex/backtracking-regex.ts";
 import { dataFolderPaths, openDataFolder } from "./engines/data-folder/data-folder.ts";
 import { openSecretKey } from "./engines/data-folder/secret-key.ts";
@@ -118,7 +118,7 @@ import { earlyAccessFeaturesOf } from "./sdk/early-access.ts";
 import { sdkRoutes } from "./sdk/sdk.routes.ts";
 import { openSdkScripts } from "./sdk/sdk-scripts.ts";
 
-/** A composed service: everything open and running but the socket. */
+/** A composed service: everything open and running, the socket where {@link ComposeOptions.listen} opens it. */
 export interface Service {
   readonly app: App;
   /** The secrets of the first boot; `null` on every later one. */
@@ -132,6 +132,11 @@ export interface ComposeOptions {
   readonly prepareApp?: (app: App) => void;
 }
 
+  /**
+   * Opens the socket. Called when all else stands and before the first accounts are made, so that a
+   * start that fails leaves none whose secrets nobody was told.
+   */
+  readonly listen?: (app: App) => Promise<unknown>;
 /**
  * Opens every engine, wires use cases to them and routes to the use cases. What was opened is closed
  * again when a later step fails.
@@ -168,6 +173,7 @@ async function compose(
     prepareApp,
   }: ComposeOptions & { opened: (() => unknown)[]; closeAll: () => Promise<void> },
 ): Promise<Service> {
+    listen,
   const now = () => new Date();
   const newUuid = () => v7();
   const faults = limitFaults(logger);
@@ -175,10 +181,14 @@ async function compose(
 
   // Engines
   const paths = dataFolderPaths(config.data);
-  const folder = openDataFolder(config.data, now());
+  const folder = await dependingOn(config, "data", () => openDataFolder(config.data, now()));
   opened.push(() => folder.release());
   const seal = createPayloadSeal(openSecretKey(paths.payloadKey, randomBytes), randomBytes);
-  const database = await openMetadata({ databaseUrl: config.databaseUrl, file: paths.metadata });
+  const { databaseUrl, geoIpDatabase } = config;
+  const metadataAt = databaseUrl === null ? "data" : "databaseUrl";
+  const database = await dependingOn(config, metadataAt, () =>
+    openMetadata({ databaseUrl, file: paths.metadata }),
+  );
   opened.push(() => database.close());
   const accounts = createAccountStore(database);
   const flagStore = createFlagStore(database);
@@ -191,7 +201,9 @@ async function compose(
     receiptDays: config.receiptDays,
   });
   opened.push(() => events.close());
-  const geoIp = await openGeoIp({ path: config.geoIpDatabase, reportFault });
+  const geoIp = await dependingOn(config, "geoIpDatabase", () =>
+    openGeoIp({ path: geoIpDatabase, reportFault }),
+  );
   const backtracking = createBacktrackingRegex();
   const compilePattern = keepPatterns(backtracking);
 
@@ -214,13 +226,6 @@ async function compose(
   });
 
   // Accounts
-  const firstBoot = await bootstrap({
-    accounts,
-    given: config,
-    now: now(),
-    randomBytes,
-    notify: (message) => logger.warn(message),
-  });
   const projects = createProjectsByToken({ accounts, now: Date.now });
   const { authenticate, authenticateForDefinitions } = createAuthentication({ accounts, now });
 
@@ -344,7 +349,9 @@ async function compose(
 
   const app = createApp({ logger });
   prepareApp?.(app);
+  let hasStarted = false;
   publicApi(app, (open) => {
+  opened.push(() => app.close());
     decideRoutes(open, {
       projects,
       compiledFlags,
@@ -374,7 +381,7 @@ async function compose(
       // The one store that may be a server elsewhere; the others live and die with this process.
       unready: () =>
         accounts.isEmpty().then(
-          () => [],
+          () => (hasStarted ? [] : ["the service is starting"]),
           () => ["the metadata database does not answer"],
         ),
       metrics,
@@ -469,6 +476,7 @@ async function compose(
       flags,
       changeDefinitions,
       clock: now,
+      cohorts,
     });
     const analyseExperiment = createAnalyseExperiment({
       measures: events,
@@ -541,12 +549,16 @@ async function compose(
     liveEventRoutes(management, liveEvents);
   });
 
-  return {
-    app,
-    firstBoot,
-    close: async () => {
-      await app.close();
-      await closeAll();
-    },
-  };
+  await listen?.(app);
+  const firstBoot = await bootstrap({
+    accounts,
+    given: config,
+    now: now(),
+    randomBytes,
+    notify: (message) => logger.warn(message),
+  });
+  // Whoever asked in between was told that their key is unknown.
+  projects.forget();
+  hasStarted = true;
+  return { app, firstBoot, close: closeAll };
 }

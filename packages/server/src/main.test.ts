@@ -187,22 +187,43 @@ describe("hedgerow start", { timeout: SLOW_MS }, () => {
     expect(run.out()).toBe("");
   });
 
-  test("[CL-9] files that cannot be used are said in one line", async () => {
+  test("[CL-5] a first start that cannot listen makes no accounts: the next one tells the keys", async () => {
+    const other = createServer().listen(0, "127.0.0.1");
+    await once(other, "listening");
+    const { port } = other.address() as { port: number };
+    expect(await hedgerow(["start", "--data", data, "--port", String(port)]).exit).toBe(1);
+    other.close();
+    const next = start();
+    await ready(next);
+    expect(next.out()).toMatch(/Welcome[\s\S]*phc_\w+[\s\S]*phx_\w+[\s\S]*password +\S+/);
+  });
+
+  test("[CL-9] what cannot be used is said in one line that names the option and its value", async () => {
     const file = join(home, "file");
     writeFileSync(file, "");
     const onFile = hedgerow(["start", "--port", "0", "--data", file]);
-    const badPlaces = start({ HEDGEROW_GEOIP_DB: join(home, "absent.mmdb") });
+    const places = join(home, "absent.mmdb");
+    const badPlaces = start({ HEDGEROW_GEOIP_DB: places });
     const damaged = join(home, "damaged");
     mkdirSync(damaged);
     writeFileSync(dataFolderPaths(damaged).events, "no database");
     const onDamaged = hedgerow(["start", "--port", "0", "--data", damaged]);
-    for (const run of [onFile, badPlaces, onDamaged]) {
+    // Nothing listens on port 1.
+    const away = "postgres://ada:secret@127.0.0.1:1/flags?password=secret";
+    const noDatabase = hedgerow(["start", "--port", "0", "--data", join(home, "sql")], {
+      HEDGEROW_DATABASE_URL: away,
+    });
+    for (const run of [onFile, badPlaces, onDamaged, noDatabase]) {
       expect(await run.exit).toBe(1);
       expect(run.err()).toMatch(/^hedgerow: cannot start: [^\n]+\n$/);
     }
-    expect(onFile.err()).toContain(file);
-    expect(badPlaces.err()).toContain("absent.mmdb");
+    expect(onFile.err()).toContain(`--data ${file} cannot be used: E`);
+    expect(badPlaces.err()).toContain(`--geoip-db ${places} cannot be used: ENOENT`);
     expect(onDamaged.err()).toContain("events.duckdb");
+    expect(noDatabase.err()).toMatch(
+      /--database-url postgres:\/\/ada@127.0.0.1:1\/flags cannot be used: .*ECONNREFUSED/,
+    );
+    expect(noDatabase.err()).not.toContain("secret");
   });
 
   test("[CL-10] a key made and revoked beside the running service counts and ends at once", async () => {

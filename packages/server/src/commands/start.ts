@@ -1,8 +1,9 @@
 import type { AddressInfo } from "node:net";
 import type { Logger } from "pino";
 import type { FirstBoot } from "../accounts/bootstrap.ts";
-import { type Config, readConfig, UsageError } from "../config.ts";
+import { type Config, readConfig, SettingFailed, UsageError } from "../config.ts";
 import { DataFolderInUse } from "../engines/data-folder/data-folder.ts";
+import type { App } from "../http/app.ts";
 import { boundGarbage } from "../platform/bound-garbage.ts";
 import { readVersion } from "./help.ts";
 import { createLogger } from "./logger.ts";
@@ -27,7 +28,7 @@ export async function start(args: readonly string[]): Promise<number> {
   const { composeService } = await import("../compose.ts");
   let service: Awaited<ReturnType<typeof composeService>>;
   try {
-    service = await composeService(config, logger);
+    service = await composeService(config, logger, { listen: (app) => listen(app, config) });
   } catch (error) {
     return refuse(error, logger);
   }
@@ -37,16 +38,25 @@ export async function start(args: readonly string[]): Promise<number> {
     await service.close();
     clearTimeout(cut);
   });
-  try {
-    await service.app.listen({ port: config.port, host: config.host });
-  } catch (error) {
-    await service.close();
-    return refuse(error, logger, config);
-  }
   const url = urlOf(service.app.server.address() as AddressInfo);
   if (service.firstBoot) console.log(welcome(service.firstBoot, url));
   logger.info({ url, version: readVersion(), data: config.data }, "ready");
   return stopped;
+}
+
+/** Opens the socket. */
+async function listen(app: App, config: Config): Promise<void> {
+  try {
+    await app.listen({ host: config.host, port: config.port });
+  } catch (error) {
+    const reason = listenReason(error, config);
+    throw reason === undefined ? error : new CannotStart(reason, { cause: error });
+  }
+}
+
+/** What keeps the service from starting, as its operator is told. */
+class CannotStart extends Error {
+  override readonly name = "CannotStart";
 }
 
 /** Resolves with the exit code once a signal came and everything is put away. */
@@ -80,11 +90,20 @@ function stopOnSignal(logger: Logger, close: () => Promise<void>): Promise<numbe
 }
 
 /** Says in one line why the service does not run, where that is the operator's to mend. */
-function refuse(error: unknown, logger: Logger, config?: Config): number {
-  const reason = config ? listenReason(error, config) : storageReason(error);
+function refuse(error: unknown, logger: Logger): number {
+  const reason = reasonOf(error);
   if (reason !== undefined) console.error(`hedgerow: ${reason}`);
   else logger.fatal({ err: error }, "the service could not start");
   return 1;
+}
+
+function reasonOf(error: unknown): string | undefined {
+  if (error instanceof CannotStart || error instanceof DataFolderInUse) return error.message;
+  const isSetting = error instanceof SettingFailed;
+  if (isSetting && error.cause instanceof DataFolderInUse) return error.cause.message;
+  const reason = storageReason(isSetting ? error.cause : error);
+  if (reason === undefined) return undefined;
+  return `cannot start: ${isSetting ? `${error.message}: ` : ""}${reason}`;
 }
 
 function listenReason(error: unknown, { host, port }: Config): string | undefined {
@@ -102,22 +121,24 @@ function listenReason(error: unknown, { host, port }: Config): string | undefine
   }
 }
 
+/** What a Postgres server says to a wrong user, password or database. */
+const POSTGRES_REFUSAL = /^(?:28000|28P01|3D000)$/;
+
 /** Files that are missing or not ours to write, a database that does not answer. */
 function storageReason(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
-  if (error instanceof DataFolderInUse) return error.message;
   const code = codeOf(error);
   const ofTheWorld =
-    /^(?:ENOENT|EACCES|EPERM|EROFS|ENOSPC|EEXIST|ENOTDIR|ECONNREFUSED|ENOTFOUND|ETIMEDOUT)$/;
-  if (ofTheWorld.test(code)) return `cannot start: ${error.message || code}`;
+    /^(?:ENOENT|EACCES|EPERM|EROFS|ENOSPC|EEXIST|ENOTDIR|ECONNREFUSED|ENOTFOUND|EAI_AGAIN|ETIMEDOUT)$/;
+  if (ofTheWorld.test(code) || POSTGRES_REFUSAL.test(code)) return error.message || code;
   // DuckDB's errors have no code, but a kind in front of their text.
   if (/^SQLITE_(?:CANTOPEN|READONLY|FULL|NOTADB|CORRUPT)|^IO Error:/.test(code || error.message)) {
-    return `cannot start: ${error.message} (see hedgerow doctor)`;
+    return `${error.message} (see hedgerow doctor)`;
   }
   if (error.cause === undefined) return undefined;
   // Somebody took the trouble to name the failure: its line and that of what lies beneath.
   const beneath = error.cause instanceof Error ? error.cause.message : String(error.cause);
-  return storageReason(error.cause) ?? `cannot start: ${error.message}: ${beneath}`;
+  return storageReason(error.cause) ?? `${error.message}: ${beneath}`;
 }
 
 function codeOf(error: unknown): string {
