@@ -232,6 +232,41 @@ describe("validation of cohorts", () => {
     expect(problems(properties)[0]?.slice(0, expected.length)).toBe(expected);
   });
 
+  it.each([
+    [
+      any(all({ key: "a", type: "person", vlaue: "b" })),
+      "filters.properties.values[0].values[0].vlaue is not a known field. Did you mean value?",
+    ],
+    [
+      any({ kye: "a", value: "b" }),
+      "filters.properties.values[0].kye is not a known field. Did you mean key?",
+    ],
+    [
+      any({ type: "behavioral", key: "bought", value: "performed_event", timeValue: 7 }),
+      "filters.properties.values[0].timeValue is not a known field. Did you mean time_value?",
+    ],
+    [
+      any({ type: "behavioral", key: "bought", event_filters: [{ key: "a", opperator: "gt" }] }),
+      "filters.properties.values[0].event_filters[0].opperator is not a known field. Did you mean operator?",
+    ],
+    [
+      { type: "OR", valeus: [] },
+      "filters.properties.valeus is not a known field. Did you mean values?",
+    ],
+  ] as [Json, string][])("[CO-30] refuses %j", (properties, expected) => {
+    expect(problems(properties)[0]).toBe(`filters invalid_input ${expected}`);
+  });
+
+  it("[CO-30] refuses misspelt properties, and passes what PostHog adds", () => {
+    const context = { definitions, id: null };
+    expect(validateCohortFilters({ propertes: any(leaf("a", "b")) }, context)).toMatchObject([
+      { detail: "filters.propertes is not a known field. Did you mean properties?" },
+    ]);
+    const added = { bytecode: [], conditionHash: "x", seq_time_value: null, note: "n" };
+    const properties = { ...any(all(leaf("a", "b", added))), id: "g" };
+    expect(validateCohortFilters({ properties }, context)).toEqual([]);
+  });
+
   it("[FE-39] bounds the nesting of groups", () => {
     let nested: JsonObject = leaf("a", "1");
     for (let depth = 0; depth < 100; depth += 1) nested = any(nested);

@@ -1,7 +1,8 @@
 import type { CohortDefinition, ProjectDefinitions } from "../flags/flag.ts";
+import { findMisspeltKey, KEYS, misspeltText } from "../flags/misspelt-key.ts";
 import { validateComparison } from "../flags/validate-comparison.ts";
 import type { DefinitionProblem } from "../flags/validate-filters.ts";
-import { isJsonObject, type Json } from "../json.ts";
+import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
 import { readBehavior } from "./behavior.ts";
 import { type CohortNode, readCohortFilters } from "./read-cohort-filters.ts";
 
@@ -24,10 +25,11 @@ export function validateCohortFilters(
   context: CohortContext,
 ): readonly DefinitionProblem[] {
   if (!isJsonObject(filters)) return [problem("invalid_input", "filters must be an object")];
+  const problems = checkSpelling(filters);
   const read = readCohortFilters(filters);
-  if (read.kind === "empty") return [];
-  if (read.kind === "malformed") return [problem("invalid_input", read.problem)];
-  const problems = checkNode(read.node, context);
+  if (read.kind === "empty") return problems;
+  if (read.kind === "malformed") return [...problems, problem("invalid_input", read.problem)];
+  problems.push(...checkNode(read.node, context));
   const others = new Map(
     context.definitions.cohorts
       .filter((cohort) => cohort.id !== context.id)
@@ -56,6 +58,33 @@ export function validateCohortFilters(
 
 function problem(code: string, detail: string): DefinitionProblem {
   return { attr: "filters", code, detail };
+}
+
+/** Unknown keys are ignored, but for those that can only be slips: ignoring them changes who is in. */
+function checkSpelling(filters: JsonObject): DefinitionProblem[] {
+  const problems: DefinitionProblem[] = [];
+  const check = (object: JsonObject, known: readonly string[], path: string) => {
+    const found = findMisspeltKey(object, known);
+    if (found !== null) problems.push(problem("invalid_input", misspeltText(path, found)));
+  };
+  check(filters, KEYS.cohortFilters, "filters");
+  const open: [Json | undefined, string][] = [
+    [ownValue(filters, "properties"), "filters.properties"],
+  ];
+  for (const [node, path] of open) {
+    if (!isJsonObject(node)) continue;
+    const type = ownValue(node, "type");
+    const isGroup = Object.hasOwn(node, "values") || type === "AND" || type === "OR";
+    check(node, isGroup ? KEYS.cohortGroup : KEYS.leaf, path);
+    for (const key of ["values", "event_filters"]) {
+      const children = ownValue(node, key);
+      if (!Array.isArray(children)) continue;
+      for (const [at, child] of (children as readonly Json[]).entries()) {
+        open.push([child, `${path}.${key}[${at}]`]);
+      }
+    }
+  }
+  return problems;
 }
 
 function checkNode(node: CohortNode, context: CohortContext): DefinitionProblem[] {

@@ -384,6 +384,51 @@ describe("validation of filters", () => {
     expect(problems(filters)[0]).toBe(expected);
   });
 
+  it.each([
+    [
+      { groups: [{ propertes: [] }] },
+      "filters.groups[0].propertes is not a known field. Did you mean properties?",
+    ],
+    [
+      { groups: [condition([], { rollout_percent: 5 })] },
+      "filters.groups[0].rollout_percent is not a known field. Did you mean rollout_percentage?",
+    ],
+    [
+      { groups: [condition([{ key: "a", type: "person", vlaue: "b" }])] },
+      "filters.groups[0].properties[0].vlaue is not a known field. Did you mean value?",
+    ],
+    [
+      { groups: [condition([{ key: "a", tpye: "group", value: "b" }])] },
+      "filters.groups[0].properties[0].tpye is not a known field. Did you mean type?",
+    ],
+    [
+      { groups: [], super_groups: [condition([], { varient: "x" })] },
+      "filters.super_groups[0].varient is not a known field. Did you mean variant?",
+    ],
+    [{ group: [condition([])] }, "filters.group is not a known field. Did you mean groups?"],
+    [
+      { groups: [], multivariate: { varients: [] } },
+      "filters.multivariate.varients is not a known field. Did you mean variants?",
+    ],
+    [
+      { groups: [], multivariate: { variants: [{ key: "a", rolloutPercentage: 100 }] } },
+      "filters.multivariate.variants[0].rolloutPercentage is not a known field. Did you mean rollout_percentage?",
+    ],
+    [
+      { groups: [{ when: [] }] },
+      "filters.groups[0] has none of the fields properties, rollout_percentage, variant, aggregation_group_type_index",
+    ],
+  ] as [Json, string][])("[FM-35] refuses %j", (filters, expected) => {
+    expect(problems(filters)[0]).toBe(`filters invalid_input ${expected}`);
+  });
+
+  it("[FM-35] passes keys that PostHog's clients add, and others", () => {
+    const extra = { sort_key: "a", description: "b", users_affected: 5, owner: "c" };
+    const named = filter("a", "b", { label: "A", cohort_name: "x", negation: false });
+    const filters = { groups: [condition([named], extra)], note: "d", ...variants(100) };
+    expect(problems(filters)).toEqual([]);
+  });
+
   it("[FE-38] lets a new flag depend on any, since none can depend on it yet", () => {
     const filters = { groups: [condition([dependsOn("4")])] };
     expect(validateFilters(filters, { definitions, id: null, key: "new" })).toEqual([]);

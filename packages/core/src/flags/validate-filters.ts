@@ -7,6 +7,7 @@ import {
 import { encodeJson } from "../exact-json.ts";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
 import type { CohortDefinition, FlagDefinition, ProjectDefinitions } from "./flag.ts";
+import { findMisspeltKey, KEYS, misspeltText } from "./misspelt-key.ts";
 import { validateComparison } from "./validate-comparison.ts";
 
 /** What is wrong with a body: the field, a stable code, and a text for its author. */
@@ -51,6 +52,12 @@ export function validateFilters(
   return check.problems;
 }
 
+/** What may be wrong with filters that are not stored, since they name no conditions (`groups`). */
+export function validateSpelling(filters: JsonObject): readonly DefinitionProblem[] {
+  const found = findMisspeltKey(filters, KEYS.filters);
+  return found === null ? [] : [problem("invalid_input", misspeltText("filters", found))];
+}
+
 function problem(code: string, detail: string): DefinitionProblem {
   return { attr: "filters", code, detail };
 }
@@ -80,6 +87,7 @@ class FilterCheck {
   }
 
   all(filters: JsonObject): void {
+    this.#spelling(filters, KEYS.filters, "filters");
     const version = ownValue(filters, "version") ?? null;
     if (version !== null && version !== 1)
       this.#add(`filters.version must be 1, not ${show(version)}`);
@@ -108,6 +116,12 @@ class FilterCheck {
 
   #add(detail: string, code = "invalid_input"): void {
     this.problems.push(problem(code, detail));
+  }
+
+  /** Unknown keys are ignored, but for those that can only be slips: ignoring them changes who gets a flag. */
+  #spelling(object: JsonObject, known: readonly string[], path: string): void {
+    const found = findMisspeltKey(object, known);
+    if (found !== null) this.#add(misspeltText(path, found));
   }
 
   /** The objects of a list; an absent or null list is empty, anything else a problem. */
@@ -154,6 +168,10 @@ class FilterCheck {
     path: string,
     flagAggregation: number | null | undefined,
   ): void {
+    this.#spelling(condition, KEYS.condition, path);
+    if (isOfUnknownKeys(condition)) {
+      this.#add(`${path} has none of the fields ${KEYS.condition.join(", ")}`);
+    }
     this.#percentage(condition, "rollout_percentage", path);
     const variant = ownValue(condition, "variant") ?? null;
     if (variant !== null && typeof variant !== "string") {
@@ -161,6 +179,9 @@ class FilterCheck {
     }
     const own = this.#groupTypeIndex(condition, path);
     const filters = this.#objects(condition, "properties", path);
+    for (const [at, filter] of filters.entries()) {
+      this.#spelling(filter, KEYS.filter, `${path}.properties[${at}]`);
+    }
     if (this.#hasAllowedTypes(filters, own, flagAggregation)) {
       for (const [at, filter] of filters.entries()) {
         this.#filter(filter, `${path}.properties[${at}]`);
@@ -268,10 +289,12 @@ class FilterCheck {
       return keys;
     }
     const path = "filters.multivariate";
+    this.#spelling(multivariate, KEYS.multivariate, path);
     const variants = this.#objects(multivariate, "variants", path);
     const before = this.problems.length;
     let sum = 0;
     for (const [at, variant] of variants.entries()) {
+      this.#spelling(variant, KEYS.variant, `${path}.variants[${at}]`);
       const key = ownValue(variant, "key");
       const share = ownValue(variant, "rollout_percentage") ?? null;
       if (typeof key !== "string" || key === "") {
@@ -333,6 +356,7 @@ class FilterCheck {
       }
     }
     for (const [at, group] of this.#objects(filters, "holdout_groups", "filters").entries()) {
+      this.#spelling(group, KEYS.condition, `filters.holdout_groups[${at}]`);
       this.#percentage(group, "rollout_percentage", `filters.holdout_groups[${at}]`);
     }
   }
@@ -375,6 +399,12 @@ function extraPayloadKeys(filters: JsonObject): (key: string) => boolean {
     key === holdoutKey ||
     (hasLegacyHoldout && key.startsWith("holdout-")) ||
     (enrolls && key === "true");
+}
+
+/** A condition that says something, but nothing that counts, would be for everyone. */
+function isOfUnknownKeys(condition: JsonObject): boolean {
+  const keys = Object.keys(condition);
+  return keys.length > 0 && !KEYS.condition.some((key) => Object.hasOwn(condition, key));
 }
 
 function isGroupTypeIndex(value: Json): value is number {

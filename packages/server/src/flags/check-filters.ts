@@ -1,4 +1,8 @@
-import { type FilterContext, validateFilters } from "@hedgerow/core/flags/validate-filters";
+import {
+  type FilterContext,
+  validateFilters,
+  validateSpelling,
+} from "@hedgerow/core/flags/validate-filters";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
 import { refuseProblem } from "./refuse-problem.ts";
 
@@ -10,6 +14,11 @@ export function checkFilters(sent: JsonObject, context: FilterContext): JsonObje
   const filters = withGroups(sent);
   refuseProblem(validateFilters(filters, context));
   return withDependenciesById(withoutEmptyPayloads(filters), context);
+}
+
+/** Throws a refusal where filters without `groups`, which change nothing, were meant to have them. */
+export function checkSpelling(sent: JsonObject): void {
+  refuseProblem(validateSpelling(sent));
 }
 
 /** The oldest form of filters is one bare condition (posthog-api 4.2). */

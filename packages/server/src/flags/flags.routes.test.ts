@@ -317,6 +317,20 @@ describe("changing a flag", () => {
     expect(await keys()).not.toContain("renamed");
   });
 
+  test("[FM-35] a misspelt field in filters is refused and leaves the flag as it was", async () => {
+    const filters = { groups: [{ properties: [], rollout_percentage: 0 }] };
+    const flag = await create({ key: "spelt", filters });
+    for (const [sent, path, meant] of [
+      [{ groups: [{ propertes: [] }] }, "filters.groups[0].propertes", "properties"],
+      [{ gruops: [{ properties: [] }] }, "filters.gruops", "groups"],
+    ] as const) {
+      expect(await patch(flag.id, { filters: sent })).toMatchObject(
+        refusal("invalid_input", `${path} is not a known field. Did you mean ${meant}?`, "filters"),
+      );
+    }
+    expect((await api.send("GET", `${flagsPath}/${flag.id}`)).body).toEqual(flag);
+  });
+
   test("[FM-5] simultaneous changes of different fields are all kept", async () => {
     const flag = await create({ key: "busy" });
     await Promise.all([

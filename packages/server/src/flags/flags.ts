@@ -6,7 +6,7 @@ import { describeChanges } from "../activity/describe-change.ts";
 import { Refusal } from "../http/errors.ts";
 import { wireFieldName } from "../http/wire-field-name.ts";
 import type { ChangeDefinitions } from "./change-definitions.ts";
-import { checkFilters } from "./check-filters.ts";
+import { checkFilters, checkSpelling } from "./check-filters.ts";
 import {
   type FlagChange,
   type PayloadSeal,
@@ -145,6 +145,7 @@ export function createFlags({
         if (!isLive && !flag.deleted) await refuseNeededFlag(dependants, flag, definitions);
         const keepsFilters =
           sent === undefined || (keepsFiltersWithoutGroups && !Object.hasOwn(sent, "groups"));
+        if (keepsFilters && sent !== undefined) checkSpelling(sent);
         // A restored flag may name flags and cohorts that are gone by now.
         const filters =
           keepsFilters && !(isLive && flag.deleted)
