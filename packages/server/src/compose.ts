@@ -82,6 +82,8 @@ import { experimentRoutes } from "./experiments/experiments.routes.ts";
 import { createExperiments } from "./experiments/experiments.ts";
 import { experimentsUsingEvent } from "./experiments/experiments-using-event.ts";
 import { experimentsUsingFlag } from "./experiments/experiments-using-flag.ts";
+import { flagImplementationRoutes } from "./experiments/flag-implementation.routes.ts";
+import { createFlagImplementation } from "./experiments/flag-implementation.ts";
 import { createChangeDefinitions } from "./flags/change-definitions.ts";
 import { createCompiledFlags, watchRevisions } from "./flags/compiled-flags.ts";
 import { consistencyRoutes } from "./flags/consistency.routes.ts";
@@ -474,6 +476,7 @@ async function compose(
     const experiments = createExperiments({
       experimentStore,
       flags,
+      cohorts,
       changeDefinitions,
       clock: now,
       cohorts,
@@ -483,6 +486,15 @@ async function compose(
       caughtUp: async () => events.reached(await log.end(), MAX_CATCHING_UP_MS),
       backtracking,
       clock: now,
+    });
+    flagImplementationRoutes(management, {
+      flagImplementation: createFlagImplementation({
+        experiments,
+        flagCalls: events,
+        events,
+        clock: now,
+      }),
+      accounts,
     });
     experimentQueryRoutes(management, { experiments, analyseExperiment, clock: now });
     experimentResultsRoutes(management, { experiments, analyseExperiment, accounts, clock: now });

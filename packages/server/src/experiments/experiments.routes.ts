@@ -4,6 +4,7 @@ import type { AccountStore } from "../accounts/account-store.ts";
 import { usersById } from "../accounts/users-by-id.ts";
 import { itemActivityRoutes } from "../activity/activity.routes.ts";
 import type { ActivityLog } from "../activity/activity-log.ts";
+import { wireCohort } from "../cohorts/cohorts.schemas.ts";
 import type { TellFlags } from "../flags/flags.routes.ts";
 import { Flag } from "../flags/flags.schemas.ts";
 import type { App } from "../http/app.ts";
@@ -18,6 +19,7 @@ import {
   EndExperimentBody,
   Experiment,
   ExperimentListParameters,
+  ExposureCohortAnswer,
   endingOf,
   experimentChangeOf,
   experimentListQueryOf,
@@ -136,6 +138,27 @@ export function experimentRoutes(
       schema: { tags, summary: "Read an experiment", response: { 200: Experiment } },
     },
     async (request) => wire(await experiments.experiment(projectOf(request).id, pathIdOf(request))),
+  );
+
+  app.post(
+    `${EXPERIMENT}/create_exposure_cohort_for_experiment`,
+    {
+      ...access("experiment:write"),
+      schema: {
+        tags,
+        summary: "Make the cohort of those who were exposed since the start",
+        response: { 200: ExposureCohortAnswer },
+      },
+    },
+    async (request) => {
+      const { cohort, ...view } = await experiments.createExposureCohort(
+        projectOf(request).id,
+        pathIdOf(request),
+        callerOf(request).user.id,
+      );
+      const users = await usersById(accounts, [view.experiment.createdById, cohort.createdById]);
+      return { ...wireExperiment(view, users), cohort: wireCohort(cohort, users) };
+    },
   );
 
   const update = async (

@@ -3,9 +3,10 @@ import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/co
 import { type Static, Type } from "typebox";
 import type { User } from "../accounts/account-store.ts";
 import { UserBasic, wireAuthor } from "../accounts/accounts.schemas.ts";
+import { Cohort } from "../cohorts/cohorts.schemas.ts";
 import type { FlagRecord } from "../flags/flag-store.ts";
 import { Refusal } from "../http/errors.ts";
-import { type Page, PageQuery } from "../http/pagination.ts";
+import { ListOf, type Page, PageQuery } from "../http/pagination.ts";
 import { readId } from "../http/path-id.ts";
 import { presentFields } from "../http/present-fields.ts";
 import { queryText } from "../http/query-text.ts";
@@ -269,6 +270,29 @@ export const Experiment = Type.Object(
   },
   { title: "Experiment" },
 );
+
+/** An experiment with the cohort that was made for it (decision 6). */
+export const ExposureCohortAnswer = Type.Object({ ...Experiment.properties, cohort: Cohort });
+
+/** Whether code asks for flags, and a list of running experiments that wait for theirs (decision 7). */
+export const ImplementationAnswer = Type.Object({
+  result: Type.Boolean(),
+  ...ListOf(Experiment).properties,
+});
+
+/** The names in a JSON list of an insight's events; none where it is none. */
+export function eventNamesOf(json: string | undefined): readonly string[] {
+  try {
+    const list: unknown = JSON.parse(json || "[]");
+    if (!Array.isArray(list)) return [];
+    return list.flatMap((entry: Json) => {
+      const id = isJsonObject(entry) ? ownValue(entry, "id") : entry;
+      return typeof id === "string" ? [id] : [];
+    });
+  } catch {
+    return [];
+  }
+}
 
 /** The wire form of an experiment; `usersById` holds its author where it still exists. */
 export function wireExperiment(

@@ -1,5 +1,7 @@
 import type { JsonObject } from "@hedgerow/core/json";
 import { describeChanges } from "../activity/describe-change.ts";
+import type { CohortRecord } from "../cohorts/cohort-store.ts";
+import type { Cohorts } from "../cohorts/cohorts.ts";
 import type { ChangeDefinitions } from "../flags/change-definitions.ts";
 import type { FlagRecord } from "../flags/flag-store.ts";
 import type { Flags } from "../flags/flags.ts";
@@ -10,6 +12,7 @@ import type {
   ExperimentRecord,
   ExperimentStore,
 } from "./experiment-store.ts";
+import { planExposureCohort } from "./exposure-cohort.ts";
 import {
   askedVariants,
   filtersForExperiment,
@@ -90,6 +93,12 @@ export interface Experiments {
     archived: boolean,
     authorId: number,
   ): Promise<ExperimentView>;
+  /** Makes the cohort of those who were exposed since the start; an experiment has one. */
+  createExposureCohort(
+    projectId: number,
+    id: number,
+    authorId: number,
+  ): Promise<ExperimentView & { readonly cohort: CohortRecord }>;
 }
 
 const NOT_FOUND = () => new Refusal("not_found", "Not found.");
@@ -98,11 +107,13 @@ const NOT_FOUND = () => new Refusal("not_found", "Not found.");
 export function createExperiments({
   experimentStore,
   flags,
+  cohorts,
   changeDefinitions,
   clock,
 }: {
   experimentStore: ExperimentStore;
   flags: Pick<Flags, "create" | "update" | "flag" | "find">;
+  cohorts: Pick<Cohorts, "create">;
   changeDefinitions: ChangeDefinitions;
   clock: () => Date;
 }): Experiments {
@@ -306,6 +317,17 @@ export function createExperiments({
         (now) => (now.endDate === null ? ended(now, ending, clock()) : ending),
         authorId,
       );
+    },
+
+    async createExposureCohort(projectId, id, authorId) {
+      const plan = planExposureCohort(await experiment(projectId, id));
+      const { cohort } = await cohorts.create(
+        projectId,
+        { ...plan, isStatic: false, members: { uuids: [], distinctIds: [] } },
+        authorId,
+      );
+      const view = await save(projectId, id, () => ({ exposureCohortId: cohort.id }), authorId);
+      return { ...view, cohort };
     },
 
     archive: (projectId, id, archived, authorId) =>

@@ -79,7 +79,6 @@ export async function openFlagsApi(reachOptions: { readonly maxCountMs?: number 
     seal,
     ...deps,
   });
-  const experiments = createExperiments({ experimentStore, flags, ...deps });
   const cohortStore = createCohortStore(database);
 
   const reportFault = (error: unknown) => {
@@ -103,6 +102,7 @@ export async function openFlagsApi(reachOptions: { readonly maxCountMs?: number 
     onChanged: async () => {},
     ...deps,
   });
+  const experiments = createExperiments({ experimentStore, flags, cohorts, ...deps });
   const explanations = createExplain({
     compiledFlags,
     persons,
