@@ -132,13 +132,13 @@ export interface Service {
 export interface ComposeOptions {
   /** Called with the application before it has routes. */
   readonly prepareApp?: (app: App) => void;
-}
-
   /**
-   * Opens the socket. Called when all else stands and before the first accounts are made, so that a
+   * Opens the socket and answers the address. Called when all else stands and before the first accounts are made, so that a
    * start that fails leaves none whose secrets nobody was told.
    */
-  readonly listen?: (app: App) => Promise<unknown>;
+  readonly listen?: (app: App) => Promise<string>;
+}
+
 /**
  * Opens every engine, wires use cases to them and routes to the use cases. What was opened is closed
  * again when a later step fails.
@@ -173,9 +173,9 @@ async function compose(
     opened,
     closeAll,
     prepareApp,
+    listen,
   }: ComposeOptions & { opened: (() => unknown)[]; closeAll: () => Promise<void> },
 ): Promise<Service> {
-    listen,
   const now = () => new Date();
   const newUuid = () => v7();
   const faults = limitFaults(logger);
@@ -349,11 +349,11 @@ async function compose(
       : undefined;
   opened.push(() => decisionCounter?.close());
 
-  const app = createApp({ logger });
-  prepareApp?.(app);
   let hasStarted = false;
-  publicApi(app, (open) => {
+  const app = createApp({ logger });
   opened.push(() => app.close());
+  prepareApp?.(app);
+  publicApi(app, (open) => {
     decideRoutes(open, {
       projects,
       compiledFlags,
@@ -479,7 +479,6 @@ async function compose(
       cohorts,
       changeDefinitions,
       clock: now,
-      cohorts,
     });
     const analyseExperiment = createAnalyseExperiment({
       measures: events,
@@ -561,7 +560,7 @@ async function compose(
     liveEventRoutes(management, liveEvents);
   });
 
-  await listen?.(app);
+  const url = await listen?.(app);
   const firstBoot = await bootstrap({
     accounts,
     given: config,
@@ -572,5 +571,6 @@ async function compose(
   // Whoever asked in between was told that their key is unknown.
   projects.forget();
   hasStarted = true;
+  if (url !== undefined) folder.announce(url);
   return { app, firstBoot, close: closeAll };
 }

@@ -1,11 +1,14 @@
+import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import pino from "pino";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { composeService } from "../compose.ts";
 import { readConfig, UsageError } from "../config.ts";
-import { dataFolderPaths } from "../engines/data-folder/data-folder.ts";
+import { dataFolderPaths, openDataFolder } from "../engines/data-folder/data-folder.ts";
 import { openDuckDbEvents } from "../engines/duckdb-events/duckdb-events.ts";
 import { sampleEvent } from "../events/event-log.contract.ts";
 import { deadLetters } from "./dead-letters.ts";
@@ -14,12 +17,13 @@ const KEY = "phx_deadletterstestdeadletterstest";
 let data: string;
 
 async function startService() {
+  let url = "";
   const env = { HEDGEROW_PERSONAL_KEY: KEY };
   const service = await composeService(
     readConfig(["--data", data], env),
     pino({ level: "silent" }),
+    { listen: async (app) => (url = await app.listen({ port: 0, host: "127.0.0.1" })) },
   );
-  const url = await service.app.listen({ port: 0, host: "127.0.0.1" });
   return { url, close: () => service.close() };
 }
 
@@ -84,6 +88,42 @@ describe("hedgerow dead-letters", () => {
     } finally {
       await service.close();
     }
+  });
+
+  test("[CL-31] asks the service that works in the folder where it said it answers, and nobody else", async () => {
+    const asked: (string | undefined)[] = [];
+    const other = createServer((request, response) => {
+      asked.push(request.url);
+      response.end("{}");
+    }).listen(0, "127.0.0.1");
+    await once(other, "listening");
+    const { port } = other.address() as AddressInfo;
+    const key = ["--key", KEY, "--port", String(port)];
+    const service = await startService();
+    try {
+      expect((await run("list", ...key)).out.length).toBe(3);
+    } finally {
+      await service.close();
+    }
+    // One that holds the folder without having said an address.
+    const folder = openDataFolder(data, new Date());
+    await expect(run("list", ...key)).rejects.toThrow(
+      `process ${process.pid} works in ${data} and does not say where it answers`,
+    );
+    folder.release();
+    expect(asked).toEqual([]);
+    other.close();
+  });
+
+  test("[CL-31] says in one line why a service is not heard", async () => {
+    // Nothing listens on port 2.
+    const nobody = run("list", "--url", "http://127.0.0.1:2", "--key", KEY);
+    await expect(nobody).rejects.toThrow(
+      new UsageError(
+        "no service answers at http://127.0.0.1:2: name it with --url (connect ECONNREFUSED 127.0.0.1:2)",
+      ),
+    );
+    await expect(run("list", "--url", "8000", "--key", KEY)).rejects.toThrow("--url must be");
   });
 
   test("[CL-30] names mistakes", async () => {

@@ -3,10 +3,12 @@ import { type CommandLine, readCommandLine, UsageError } from "../config.ts";
 import {
   DataFolderInUse,
   dataFolderPaths,
+  type FolderHolder,
   openDataFolder,
 } from "../engines/data-folder/data-folder.ts";
 import { readChosen } from "../events/dead-letters.schemas.ts";
 import type { ChosenLetters } from "../events/dead-letters.ts";
+import { runningService } from "./running-service.ts";
 
 /** A dead letter as the command shows it. */
 interface ShownLetter {
@@ -96,8 +98,7 @@ function chosenOf({ options, positionals }: CommandLine): ChosenLetters {
 }
 
 async function openLetters(line: CommandLine): Promise<Letters> {
-  const { url } = line.options;
-  if (typeof url === "string") return lettersOfService(line, url);
+  if (line.options.url !== undefined) return lettersOfService(line);
   const { data } = line.config;
   if (!existsSync(dataFolderPaths(data).events)) {
     throw new UsageError(`there are no events in ${data}: name the folder with --data`);
@@ -106,8 +107,7 @@ async function openLetters(line: CommandLine): Promise<Letters> {
     return await lettersOfFolder(line);
   } catch (error) {
     if (!(error instanceof DataFolderInUse)) throw error;
-    const { host, port } = line.config;
-    return lettersOfService(line, `http://${host.includes(":") ? `[${host}]` : host}:${port}`);
+    return lettersOfService(line, error.holder);
   }
 }
 
@@ -157,31 +157,10 @@ async function lettersOfFolder(line: CommandLine): Promise<Letters> {
   }
 }
 
-async function lettersOfService(line: CommandLine, base: string): Promise<Letters> {
-  const key = line.options.key ?? line.config.personalKey;
-  if (typeof key !== "string") {
-    throw new UsageError(
-      `the service runs: give a personal key by --key or HEDGEROW_PERSONAL_KEY to ask it at ${base}`,
-    );
-  }
+function lettersOfService(line: CommandLine, holder?: FolderHolder): Letters {
+  const { ask } = runningService(line, holder);
   const project = projectOf(line);
   const path = `/api/projects/${project}/dead_letters`;
-
-  async function ask(method: "GET" | "POST", path: string, body?: object): Promise<unknown> {
-    let response: Response;
-    try {
-      response = await fetch(new URL(path, base), {
-        method,
-        headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
-        ...(body && { body: JSON.stringify(body) }),
-      });
-    } catch (error) {
-      throw new UsageError(`no service answers at ${base}: name it with --url (${error})`);
-    }
-    const text = await response.text();
-    if (!response.ok) throw new UsageError(`${base} answers ${response.status}: ${text}`);
-    return JSON.parse(text);
-  }
 
   return {
     async *list() {

@@ -3,9 +3,11 @@ import { type CommandLine, readCommandLine, UsageError } from "../config.ts";
 import {
   DataFolderInUse,
   dataFolderPaths,
+  type FolderHolder,
   openDataFolder,
 } from "../engines/data-folder/data-folder.ts";
 import type { ConsistencyReport, FlagDifference } from "../flags/consistency.ts";
+import { type RunningService, runningService } from "./running-service.ts";
 
 const MAX_PERSONS = 10_000;
 
@@ -61,9 +63,10 @@ async function reportOf(
   project: number,
   maxPersons: number,
 ): Promise<ConsistencyReport> {
-  const { url } = line.options;
-  if (typeof url === "string") return await askService(line, url, { project, maxPersons });
-  const { data, databaseUrl, host, port } = line.config;
+  const ask = (holder?: FolderHolder) =>
+    askService(runningService(line, holder), { project, maxPersons });
+  if (line.options.url !== undefined) return await ask();
+  const { data, databaseUrl } = line.config;
   if (databaseUrl === null && !existsSync(dataFolderPaths(data).metadata)) {
     throw new UsageError(`there are no flags in ${data}: name the folder with --data`);
   }
@@ -71,8 +74,7 @@ async function reportOf(
     return await examineFolder(line, project, maxPersons);
   } catch (error) {
     if (!(error instanceof DataFolderInUse)) throw error;
-    const base = `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
-    return await askService(line, base, { project, maxPersons });
+    return await ask(error.holder);
   }
 }
 
@@ -116,38 +118,28 @@ async function examineFolder(
 }
 
 async function askService(
-  line: CommandLine,
-  base: string,
+  service: RunningService,
   { project, maxPersons }: { project: number; maxPersons: number },
 ): Promise<ConsistencyReport> {
-  const key = line.options.key ?? line.config.personalKey;
-  if (typeof key !== "string") {
-    throw new UsageError(
-      `the service runs: give a personal key by --key or HEDGEROW_PERSONAL_KEY to ask it at ${base}`,
-    );
-  }
   const path = `/api/projects/${project}/feature_flags/consistency?persons=${maxPersons}`;
-  let response: Response;
-  try {
-    response = await fetch(new URL(path, base), { headers: { authorization: `Bearer ${key}` } });
-  } catch (error) {
-    throw new UsageError(`no service answers at ${base}: name it with --url (${error})`);
-  }
-  const text = await response.text();
-  if (!response.ok) throw new UsageError(`${base} answers ${response.status}: ${text}`);
-  const { left_to_server, differences, ...counts } = JSON.parse(text);
+  const answer = (await service.ask("GET", path)) as WireReport;
+  const { left_to_server, differences, ...counts } = answer;
   return {
     ...counts,
     leftToServer: left_to_server,
-    differences: differences.map(
-      ({
-        distinct_id,
-        person_id,
-        ...difference
-      }: Omit<FlagDifference, "distinctId" | "personId"> & {
-        distinct_id: string;
-        person_id: string;
-      }) => ({ ...difference, distinctId: distinct_id, personId: person_id }),
-    ),
+    differences: differences.map(({ distinct_id, person_id, ...difference }) => ({
+      ...difference,
+      distinctId: distinct_id,
+      personId: person_id,
+    })),
   };
+}
+
+/** The report as the API tells it. */
+interface WireReport extends Omit<ConsistencyReport, "leftToServer" | "differences"> {
+  readonly left_to_server: number;
+  readonly differences: readonly (Omit<FlagDifference, "distinctId" | "personId"> & {
+    readonly distinct_id: string;
+    readonly person_id: string;
+  })[];
 }

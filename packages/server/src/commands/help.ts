@@ -30,7 +30,7 @@ service. While it runs, the command asks its API; otherwise it works on the data
 
   --project <id>      the project whose events are meant; all in a data folder, 1 in a service
   --all               replay everything there is
-  --url <url>         where the service answers, unless at --host and --port
+  --url <url>         where the service answers, unless it works in the data folder
   --key <key>         personal key for it, unless in HEDGEROW_PERSONAL_KEY`;
 
 const DOCTOR = `Usage: hedgerow doctor [--json]
@@ -45,7 +45,7 @@ it works on the data folder. Exit code 1 when there is a difference.
   --json              print the findings as JSON
   --project <id>      the project whose flags are meant; 1 unless given
   --persons <number>  how many persons, the newest first; 200 unless given
-  --url <url>         where the service answers, unless at --host and --port
+  --url <url>         where the service answers, unless it works in the data folder
   --key <key>         personal key for it, unless in HEDGEROW_PERSONAL_KEY`;
 
 /** `hedgerow help [command]`. */

@@ -44,10 +44,11 @@ export async function start(args: readonly string[]): Promise<number> {
   return stopped;
 }
 
-/** Opens the socket. */
-async function listen(app: App, config: Config): Promise<void> {
+/** Opens the socket and answers the address of the service for this machine. */
+async function listen(app: App, config: Config): Promise<string> {
   try {
     await app.listen({ host: config.host, port: config.port });
+    return urlOf(app.server.address() as AddressInfo);
   } catch (error) {
     const reason = listenReason(error, config);
     throw reason === undefined ? error : new CannotStart(reason, { cause: error });

@@ -34,6 +34,8 @@ describe("data folder", () => {
     const first = openDataFolder(home, now);
     expect(() => openDataFolder(home, now)).toThrow(DataFolderInUse);
     expect(folderHolder(home)).toEqual({ pid: process.pid, since: now.toISOString() });
+    first.announce("http://127.0.0.1:8123");
+    expect(folderHolder(home)).toMatchObject({ pid: process.pid, url: "http://127.0.0.1:8123" });
     first.release();
     expect(folderHolder(home)).toBe("nobody");
     openDataFolder(home, now).release();

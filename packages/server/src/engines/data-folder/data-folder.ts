@@ -5,6 +5,8 @@ import Database from "libsql";
 /** The folder with everything a service on embedded storage keeps, held by this process. */
 export interface DataFolder {
   readonly path: string;
+  /** Tells other processes of this machine where the service of the folder answers. */
+  announce(url: string): void;
   /** Lets the next process in. The operating system does so itself when this one dies. */
   release(): void;
 }
@@ -24,12 +26,15 @@ export function dataFolderPaths(path: string) {
 /** Another process works in the folder. */
 export class DataFolderInUse extends Error {
   override readonly name = "DataFolderInUse";
+  /** Where it left its name. */
+  readonly holder: FolderHolder | undefined;
 
   constructor(path: string, holder: FolderHolder | undefined) {
     const who = holder ? ` (process ${holder.pid} since ${holder.since})` : "";
     super(
       `the data folder ${path} is in use by another hedgerow${who}: stop that one, or give this one a folder of its own with --data`,
     );
+    this.holder = holder;
   }
 }
 
@@ -37,6 +42,8 @@ export interface FolderHolder {
   readonly pid: number;
   /** ISO 8601. */
   readonly since: string;
+  /** Where the service answers, once it does. */
+  readonly url?: string;
 }
 
 /**
@@ -50,8 +57,9 @@ export function openDataFolder(path: string, now: Date): DataFolder {
   const release = lock(paths.lock);
   if (!release) throw new DataFolderInUse(path, readHolder(paths.holder));
   const holder: FolderHolder = { pid: process.pid, since: now.toISOString() };
-  writeFileSync(paths.holder, `${JSON.stringify(holder)}\n`);
-  return { path, release };
+  const tell = (facts: FolderHolder) => writeFileSync(paths.holder, `${JSON.stringify(facts)}\n`);
+  tell(holder);
+  return { path, announce: (url) => tell({ ...holder, url }), release };
 }
 
 /** The platform's own way of creating parents too never ends where the kernel has the last word (`/proc`). */
@@ -90,7 +98,10 @@ function lock(file: string): (() => void) | undefined {
 function readHolder(file: string): FolderHolder | undefined {
   try {
     const holder = JSON.parse(readFileSync(file, "utf8"));
-    const isHolder = Number.isInteger(holder?.pid) && typeof holder?.since === "string";
+    const isHolder =
+      Number.isInteger(holder?.pid) &&
+      typeof holder?.since === "string" &&
+      (holder.url === undefined || URL.canParse(holder.url));
     return isHolder ? holder : undefined;
   } catch {
     return undefined;
