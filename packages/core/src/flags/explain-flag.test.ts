@@ -147,6 +147,16 @@ describe("the explanation of a flag", () => {
     );
   });
 
+  it("[EX-6] says that a flag has no conditions, with the reason that evaluation gives it", () => {
+    for (const filters of [{ groups: [] }, {}]) {
+      const explanation = explain([flagDefinition({ key: "empty", filters })], "empty");
+      expect(explanation.reason.code).toBe("no_group_type");
+      expect(explainInWords(explanation, "u")).toBe(
+        '"empty" is false for "u": It has no conditions.',
+      );
+    }
+  });
+
   it("[EX-3] explains dependencies in turn, switched-off flags and cycles included", () => {
     const needing = (id: number) => ({
       groups: [
@@ -307,7 +317,9 @@ describe("the explanation of a flag", () => {
             expect(matches.map(({ index }) => index)).toEqual([reason.conditionIndex]);
             if (told.variant) expect(told.variant.chosen).toBe(value === true ? null : value);
           } else if (!failed) expect(matches).toEqual([]);
-          expect(explainInWords(told, asked.distinctId)).toContain(reason.description);
+          const isEmpty = told.conditions.length === 0 && reason.code === "no_group_type";
+          const why = isEmpty ? "It has no conditions" : reason.description;
+          expect(explainInWords(told, asked.distinctId)).toContain(why);
         }
       }),
       { numRuns: 300 },

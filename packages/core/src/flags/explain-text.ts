@@ -13,10 +13,11 @@ const MAX_VALUE_LENGTH = 200;
 /** An explanation as one paragraph that a person can read; dependencies are named, not told again. */
 export function explainInWords(explanation: FlagExplanation, distinctId: string): string {
   const { flag, value, reason, failed } = explanation;
+  const why = isWithoutConditions(explanation) ? "It has no conditions" : reason.description;
   const sentences = [
     failed
-      ? `"${flag.key}" could not be computed for ${show(distinctId)}: ${reason.description}.`
-      : `"${flag.key}" is ${show(value)} for ${show(distinctId)}: ${reason.description}.`,
+      ? `"${flag.key}" could not be computed for ${show(distinctId)}: ${why}.`
+      : `"${flag.key}" is ${show(value)} for ${show(distinctId)}: ${why}.`,
   ];
   if (explanation.enrollment?.decides) {
     const { property } = explanation.enrollment;
@@ -46,6 +47,11 @@ export function explainInWords(explanation: FlagExplanation, distinctId: string)
   );
   if (others.length > 0) sentences.push(`It depends on other flags: ${others.join(", ")}.`);
   return sentences.filter((sentence) => sentence !== "").join(" ");
+}
+
+/** A flag without conditions has the reason of one whose groups are not named (flag-evaluation 14). */
+function isWithoutConditions({ conditions, reason }: FlagExplanation): boolean {
+  return conditions.length === 0 && reason.code === "no_group_type";
 }
 
 function conditionText(condition: ConditionExplanation): string {

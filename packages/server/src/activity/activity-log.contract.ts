@@ -90,6 +90,19 @@ export function activityLogContract(open: () => Promise<ActivityLogFixture>): vo
     ]);
   });
 
+  test("[AL-6] an update that changes nothing is not listed, and is there for its version", async () => {
+    const projectId = await fixture.newProject();
+    const author = await fixture.newUser();
+    const flag = await createFlag(projectId, "a");
+    await updateFlag(flag, { key: "a" }, author);
+    await updateFlag(flag, { key: "b" }, author);
+    const { count, activities } = await fixture.activityLog.list(projectId, everything);
+    expect([count, ...activities.map(({ itemVersion }) => itemVersion)]).toEqual([2, 3, 1]);
+    const item = { scope: "FeatureFlag", itemId: String(flag.id) } as const;
+    const since = await fixture.activityLog.since(projectId, item, 1);
+    expect(since.map(({ itemVersion }) => itemVersion)).toEqual([2, 3]);
+  });
+
   test("[AL-1] deleting and restoring are told apart from other changes", async () => {
     const projectId = await fixture.newProject();
     const author = await fixture.newUser();

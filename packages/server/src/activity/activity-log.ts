@@ -76,13 +76,13 @@ export interface ActivityQuery {
  * so that there is no change without its activity and none of a change that failed.
  */
 export interface ActivityLog {
-  /** Newest first. */
+  /** Newest first, without updates that changed nothing. */
   list(
     projectId: number,
     query: ActivityQuery,
   ): Promise<{ count: number; activities: readonly Activity[] }>;
 
-  /** Activities that gave an item a version above the given one, oldest first. */
+  /** Activities that gave an item a version above the given one, oldest first: also of those that changed nothing. */
   since(
     projectId: number,
     item: Pick<ActivityDraft, "scope" | "itemId">,

@@ -5,7 +5,7 @@ import type { ActivityDraft, ActivityScope, FieldChange } from "./activity-log.t
 /**
  * Tells the activity of a change of one kind of items: deleting and restoring are told apart from
  * other changes by `deleted`, and only the named fields are compared. A change that leaves them all
- * as they are is kept too, since it raises the item's version.
+ * as they are is kept too, since it raises the item's version: the history of versions has no gaps.
  */
 export function describeChanges<
   Saved extends { readonly id: number; readonly deleted: boolean; readonly version?: number },

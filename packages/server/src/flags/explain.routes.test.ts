@@ -100,6 +100,20 @@ describe("explaining a flag over HTTP", () => {
     ).toMatchObject({ status: 400, body: { attr: "groups" } });
   });
 
+  test("[EX-5] a flag is named by its id or its key, and an id comes before a key of digits", async () => {
+    const first = await create({ key: "named" });
+    const second = await create({ key: String(first.id) });
+    for (const [name, id] of [
+      ["named", first.id],
+      [first.id, first.id],
+      [second.id, second.id],
+    ]) {
+      const { status, body } = await api.send("GET", `${path}/${name}/explain?distinct_id=u1`);
+      expect([status, body.flag?.id]).toEqual([200, id]);
+    }
+    expect((await api.send("GET", `${path}/unnamed/explain?distinct_id=u1`)).status).toBe(404);
+  });
+
   test("[FM-25] every flag's value and reason are told at once, and keys by ids", async () => {
     const on = await create({ key: "reason-on", filters: { groups: [{ properties: [] }] } });
     const client = await create({

@@ -2,7 +2,6 @@ import type { FastifyRequest } from "fastify";
 import { Type } from "typebox";
 import type { App } from "../http/app.ts";
 import { access, callerOf, projectOf } from "../http/management-api.ts";
-import { pathIdOf } from "../http/path-id.ts";
 import type { CompiledFlags } from "./compiled-flags.ts";
 import {
   BulkKeys,
@@ -41,7 +40,8 @@ export function explainRoutes(
   },
 ): void {
   const answer = async (request: FastifyRequest, person: ExplainedPerson) => {
-    const told = await explain(projectOf(request).id, pathIdOf(request), person);
+    const { id } = request.params as { id: string };
+    const told = await explain(projectOf(request).id, id, person);
     return { ...wireExplanation(told.explanation), explanation: told.inWords };
   };
   app.get(

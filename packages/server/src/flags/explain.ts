@@ -26,10 +26,10 @@ export type EvaluateAll = (
   person: ExplainedPerson,
 ) => Promise<ReadonlyMap<string, FlagEvaluation>>;
 
-/** Explains one flag; throws `not_found` for a flag that is unknown or deleted. */
+/** Explains the flag of an id, or else of a key; throws `not_found` for a flag that is unknown or deleted. */
 export type Explain = (
   projectId: number,
-  flagId: number,
+  idOrKey: string,
   person: ExplainedPerson,
 ) => Promise<{ explanation: FlagExplanation; inWords: string }>;
 
@@ -90,9 +90,11 @@ export function createExplain({
   };
 
   return {
-    async explain(projectId, flagId, person) {
+    async explain(projectId, idOrKey, person) {
       const { flagSet, definitions } = await compiledFlags.get(projectId);
-      const definition = definitions.flags.find(({ id }) => id === flagId);
+      const definition =
+        definitions.flags.find(({ id }) => String(id) === idOrKey) ??
+        definitions.flags.find(({ key }) => key === idOrKey);
       if (!definition) throw new Refusal("not_found", "Not found.");
       const request = await requestOf(projectId, person);
       const explanation = explainFlag(definition, { set: flagSet, definitions, request });

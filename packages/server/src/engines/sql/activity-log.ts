@@ -10,11 +10,18 @@ import { decodeInstant, decodeJson, encodeInstant, encodeJson } from "./codec.ts
 import type { Schema } from "./schema.ts";
 import type { SqlDatabase } from "./sql-database.ts";
 
+const NO_CHANGES = encodeJson([]);
+
 /** {@link ActivityLog} on SQL. */
 export function createActivityLog({ reads }: Pick<SqlDatabase, "reads">): ActivityLog {
   return {
     async list(projectId, { scope, itemId, authorId, limit, offset }) {
-      let matching = reads.selectFrom("activity_log").where("project_id", "=", projectId);
+      let matching = reads
+        .selectFrom("activity_log")
+        .where("project_id", "=", projectId)
+        .where(({ eb, not, and }) =>
+          not(and([eb("activity", "=", "updated"), eb("changes", "=", NO_CHANGES)])),
+        );
       if (scope !== null) matching = matching.where("scope", "=", scope);
       if (itemId !== null) matching = matching.where("item_id", "=", itemId);
       if (authorId !== null) matching = matching.where("author_id", "=", authorId);
