@@ -250,6 +250,15 @@ describe("hedgerow start", { timeout: SLOW_MS }, () => {
     expect(service.out()).toContain('"msg":"stopped"');
   });
 
+  test("[CL-13] stops in order when nobody reads what it prints any more", async () => {
+    const service = start();
+    await ready(service);
+    service.child.stdout?.destroy();
+    service.child.stderr?.destroy();
+    service.child.kill("SIGTERM");
+    expect(await service.exit).toBe(0);
+  });
+
   test("[CL-8] a second signal stops at once", async () => {
     const service = start();
     await holdRequestOpen(await ready(service));

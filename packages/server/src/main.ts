@@ -44,4 +44,11 @@ async function main(args: readonly string[]): Promise<number> {
   }
 }
 
+// Whoever read the output may go (`| head`): what is printed then is lost, what is done goes on.
+for (const output of [process.stdout, process.stderr]) {
+  output.on("error", (error: NodeJS.ErrnoException) => {
+    if (error.code !== "EPIPE") throw error;
+  });
+}
+
 process.exitCode = await main(process.argv.slice(2));
