@@ -117,6 +117,12 @@ describe("members from files", () => {
 
   test.each<[string, Record<string, string>, string, string | null]>([
     ["a file without names", { is_static: "true", csv: "distinct_id\n\n" }, "invalid_input", "csv"],
+    [
+      "a file of several columns without one that holds names",
+      { is_static: "true", csv: "email,name\nann@x.org,Ann" },
+      "invalid_input",
+      "csv",
+    ],
     ["a file for a dynamic cohort", { csv: "ann" }, "invalid_input", "is_static"],
     ["filters that are no JSON", { filters: "{" }, "invalid_input", "filters"],
     ["a long name", { name: "n".repeat(401) }, "max_length", "name"],
@@ -125,6 +131,25 @@ describe("members from files", () => {
     expect(status).toBe(400);
     expect(body).toMatchObject({ type: "validation_error", code, attr });
     expect((await api.send("GET", cohorts)).body.count).toBe(0);
+  });
+
+  test("[CO-25] a single column holds names whatever it is called, and a file that is refused changes nothing", async () => {
+    const ann = await api.newPerson(projectId, ["ann"]);
+    for (const csv of ["ann\n", "email\nann\n", "ann,\n", '"distinct_id"\nann']) {
+      const fields = { name: "Chosen", is_static: "true", csv };
+      const { status, body } = await sendForm("POST", cohorts, fields);
+      expect([status, body.count]).toEqual([201, 1]);
+      const unfit = { name: "Other", csv: "email,name\nann,Ann" };
+      expect(await sendForm("PATCH", `${cohorts}/${body.id}`, unfit)).toMatchObject({
+        status: 400,
+        body: {
+          attr: "csv",
+          detail: expect.stringContaining("no column distinct_id or person_id"),
+        },
+      });
+      expect((await api.send("GET", `${cohorts}/${body.id}`)).body.name).toBe("Chosen");
+      expect(await uuidsOf(body.id)).toEqual([ann.uuid]);
+    }
   });
 
   test("[CO-25] a form that cannot be read, and a form where none is taken, are refused", async () => {

@@ -41,7 +41,7 @@ import {
   wireUnknownNames,
 } from "./cohorts.schemas.ts";
 import type { Cohorts } from "./cohorts.ts";
-import { refuseEmptyFile } from "./upload-members.ts";
+import { refuseUnfitFile } from "./upload-members.ts";
 
 const COHORTS = "/api/projects/:project_id/cohorts";
 const COHORT = `${COHORTS}/:id`;
@@ -118,7 +118,7 @@ export function cohortRoutes(
           attr: "is_static",
         });
       }
-      if (body.csv !== undefined) refuseEmptyFile(body.csv);
+      if (body.csv !== undefined) refuseUnfitFile(body.csv);
       const { cohort, unknown } = await cohorts.create(
         projectId,
         { ...cohortChangeOf(body), members },
@@ -174,6 +174,7 @@ export function cohortRoutes(
       },
       handler: async (request) => {
         const body = request.body as Static<typeof PatchCohortBody>;
+        if (body.csv !== undefined) refuseUnfitFile(body.csv);
         const changed = await update(request, body);
         if (body.csv === undefined) return wire(changed);
         const upload = await cohorts.uploadMembers(changed.projectId, changed.id, body.csv);

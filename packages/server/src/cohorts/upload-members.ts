@@ -33,7 +33,7 @@ const COLUMNS: ReadonlyMap<string, "uuids" | "distinctIds"> = new Map([
 /**
  * Adds the persons of a CSV file to a static cohort, some thousand at a time: meanwhile the cohort is
  * shown as being calculated, with as many members as it has by then. The first line may name the
- * columns (`person_id`, `distinct_id`); without that the first column holds distinct ids. The same
+ * columns (`person_id`, `distinct_id`); a single column without that holds distinct ids. The same
  * file again changes nothing more, so that an upload that was broken off can be repeated.
  */
 export async function uploadMembers(
@@ -51,7 +51,7 @@ export async function uploadMembers(
 ): Promise<MemberUpload> {
   const { projectId, id } = cohort;
   const after = (ms: number) => new Date(clock().getTime() + ms);
-  refuseEmptyFile(csv);
+  refuseUnfitFile(csv);
   await memberships.request(projectId, [id], after(LEASE_MS));
   const unknown = { uuids: [] as string[], distinctIds: [] as string[] };
   let rows = 0;
@@ -76,10 +76,17 @@ export async function uploadMembers(
   return { rows, changed, unknown, unknownCount };
 }
 
+const NO_COLUMN = () =>
+  new Refusal(
+    "invalid_input",
+    "The file has no column distinct_id or person_id. A file of several columns must name one of them in its first line.",
+    { attr: "csv" },
+  );
+
 type Name = readonly [kind: "uuids" | "distinctIds", name: string];
 
-/** Throws a {@link Refusal} for a file without any name. */
-export function refuseEmptyFile(csv: string): void {
+/** Throws a {@link Refusal} for a file without any name, and for one of several columns of which none is known to hold names. */
+export function refuseUnfitFile(csv: string): void {
   if (namesIn(csv).next().done) {
     throw new Refusal("invalid_input", "The file names nobody.", { attr: "csv" });
   }
@@ -95,6 +102,8 @@ function* namesIn(csv: string): Generator<Name> {
         return kind === undefined ? [] : [[at, kind] as const];
       });
       if (columns.length > 0) continue;
+      // Taken for persons, the titles and first fields of a list of something else would be nobody.
+      if (row.filter((title) => title.trim() !== "").length > 1) throw NO_COLUMN();
       columns = [[0, "distinctIds"]];
     }
     for (const [at, kind] of columns) {

@@ -214,6 +214,9 @@ describe("event definitions over HTTP", () => {
     ]) {
       expect(await refusal("GET", `${PATH}?${query}`)).toEqual([400, code, attr]);
     }
+    expect((await api.send("GET", `${PATH}?event_type=custom`)).body.detail).toMatch(
+      /^"custom" is not a valid choice\. Possible is .*event_custom/,
+    );
   });
 
   test("[ED-25] lists are searched, filtered, ordered and paged", async () => {

@@ -2,6 +2,7 @@ import { type Static, Type } from "typebox";
 import type { User } from "../accounts/account-store.ts";
 import { UserBasic, wireAuthor } from "../accounts/accounts.schemas.ts";
 import { Refusal } from "../http/errors.ts";
+import { invalidChoiceText } from "../http/invalid-choice.ts";
 import { type Page, PageQuery } from "../http/pagination.ts";
 import { booleanOf, jsonTextsOf, textsOf } from "../http/query-lists.ts";
 import { queryText } from "../http/query-text.ts";
@@ -163,7 +164,7 @@ const MAX_ORDERS = 10;
 
 function oneOf<Value>(choices: Readonly<Record<string, Value>>, text: string, attr: string): Value {
   if (Object.hasOwn(choices, text)) return choices[text] as Value;
-  throw new Refusal("invalid_choice", `"${text}" is not a valid choice.`, { attr });
+  throw new Refusal("invalid_choice", invalidChoiceText(text, Object.keys(choices)), { attr });
 }
 
 /** The name of `by_name`; refused where it is missing. */

@@ -2,6 +2,7 @@ import { PROPERTY_TYPES } from "@hedgerow/core/events/property-type";
 import { type Static, Type } from "typebox";
 import type { User } from "../accounts/account-store.ts";
 import { Refusal } from "../http/errors.ts";
+import { invalidChoiceText } from "../http/invalid-choice.ts";
 import { type Page, PageQuery } from "../http/pagination.ts";
 import { booleanOf, jsonTextsOf, textsOf } from "../http/query-lists.ts";
 import { queryText } from "../http/query-text.ts";
@@ -104,6 +105,8 @@ export function propertyDefinitionQueryOf(
   return subject && { subject, ...query };
 }
 
+const KINDS = ["event", "person", "group", "session"];
+
 function subjectOf(parameters: unknown): PropertySubject | undefined {
   const kind = queryText(parameters, "type") || "event";
   const index = queryText(parameters, "group_type_index") || undefined;
@@ -124,7 +127,7 @@ function subjectOf(parameters: unknown): PropertySubject | undefined {
       if (index !== undefined) return { kind, groupTypeIndex: Number(index) };
       throw new Refusal("required", "This field is required for properties of groups.", { attr });
     default:
-      throw new Refusal("invalid_choice", `"${kind}" is not a valid choice.`, { attr: "type" });
+      throw new Refusal("invalid_choice", invalidChoiceText(kind, KINDS), { attr: "type" });
   }
 }
 

@@ -34,9 +34,11 @@ function isVariant(value: Json): boolean {
 export function refuseUnfitFlag(filters: JsonObject): void {
   const variants = variantsOf(filters);
   if (variants.length < 2) {
-    throw new Refusal("invalid_input", "Feature flag is not eligible for experiments.", {
-      attr: "feature_flag_key",
-    });
+    throw new Refusal(
+      "invalid_input",
+      "Feature flag is not eligible for experiments: it has fewer than two variants.",
+      { attr: "feature_flag_key" },
+    );
   }
   if (variants[0]?.key !== CONTROL) {
     throw new Refusal("invalid_input", "Feature flag must have control as the first variant.", {

@@ -237,7 +237,7 @@ describe("creating a flag", () => {
       "an unknown runtime",
       { key: "k", evaluation_runtime: "edge" },
       "invalid_choice",
-      '"edge" is not a valid choice.',
+      '"edge" is not a valid choice. Possible is server, client, all.',
       "evaluation_runtime",
     ],
     [

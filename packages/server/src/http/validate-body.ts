@@ -2,6 +2,7 @@ import { Ajv, type ErrorObject } from "ajv";
 import type { FastifySchemaCompiler } from "fastify";
 import { compileWhenUsed } from "./compile-when-used.ts";
 import { Refusal, type RefusalCode } from "./errors.ts";
+import { invalidChoiceText } from "./invalid-choice.ts";
 
 /**
  * Bodies are validated against their schemas; the first fault, in the order in which the schema
@@ -68,7 +69,7 @@ function describe(error: ErrorObject): [RefusalCode, string] {
       return ["max_length", `Ensure this field has no more than ${error.params.limit} characters.`];
     case "enum":
     case "const":
-      return ["invalid_choice", `"${String(error.data)}" is not a valid choice.`];
+      return ["invalid_choice", invalidChoiceText(String(error.data), choicesOf(error))];
     case "minimum":
       return [
         "invalid_input",
@@ -82,6 +83,11 @@ function describe(error: ErrorObject): [RefusalCode, string] {
     default:
       return ["invalid_input", `Invalid value: ${error.message ?? error.keyword}.`];
   }
+}
+
+function choicesOf({ params }: ErrorObject): readonly string[] {
+  const choices = (params.allowedValues ?? [params.allowedValue]) as readonly unknown[];
+  return choices.map(String);
 }
 
 function expectedTypes(error: ErrorObject): readonly string[] {
