@@ -1,5 +1,7 @@
+import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { rm } from "node:fs/promises";
+import { readFile, rm } from "node:fs/promises";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { eventually } from "./eventually.ts";
@@ -295,6 +297,41 @@ describe("the command", PATIENTLY, () => {
     expect(stdout).toContain("--port");
   });
 
+  // `exec` is a word of the shell of systems that have signals.
+  test.skipIf(process.platform === "win32")(
+    "[CP-42] is started by npm with the arguments given there, and stops when npm is told to",
+    async () => {
+      const data = await newFolder();
+      const port = await findFreePort();
+      const npm = spawn("npm", ["start", "--", "--port", String(port), "--data", data], {
+        cwd: fileURLToPath(new URL("../../..", import.meta.url)),
+        env: { PATH: process.env.PATH, HOME: process.env.HOME },
+        stdio: ["ignore", "pipe", "inherit"],
+      });
+      let output = "";
+      npm.stdout.setEncoding("utf8").on("data", (text: string) => {
+        output += text;
+      });
+      let server: number | undefined;
+      try {
+        await eventually(
+          "npm's server to be ready",
+          async () => (await fetch(`http://127.0.0.1:${port}/_readiness`)).ok,
+          50_000,
+        );
+        server = JSON.parse(await readFile(join(data, "lock.json"), "utf8")).pid;
+        npm.kill("SIGTERM");
+        await eventually("the server to stop", () => output.includes('"msg":"stopped"'));
+        await eventually("the process to end", () => server !== undefined && !isRunning(server));
+        expect(output).toContain(" prestart\n");
+      } finally {
+        npm.kill("SIGKILL");
+        if (server !== undefined && isRunning(server)) process.kill(server, "SIGKILL");
+        await rm(data, { recursive: true });
+      }
+    },
+  );
+
   const wrong: readonly (readonly [string, readonly string[], Record<string, string>])[] = [
     ["--prot", ["start", "--prot", "8000"], {}],
     ["PORT", ["start"], { PORT: "-1" }],
@@ -311,3 +348,12 @@ describe("the command", PATIENTLY, () => {
     },
   );
 });
+
+/** Whether there is a process with that id. */
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+}
