@@ -37,7 +37,8 @@ const SCOPE_OBJECTS = [
 export type ScopeObject = (typeof SCOPE_OBJECTS)[number];
 export type Scope = "*" | `${ScopeObject}:${"read" | "write"}`;
 
-const SCOPES: ReadonlySet<string> = new Set([
+/** Every scope there is, the one for everything first. */
+export const SCOPES: ReadonlySet<string> = new Set([
   "*",
   ...SCOPE_OBJECTS.flatMap((object) => [`${object}:read`, `${object}:write`]),
 ]);

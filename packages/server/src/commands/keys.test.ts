@@ -100,7 +100,6 @@ describe("hedgerow keys", () => {
     [["rotate"], 'unknown command "keys rotate" (known are create, list, revoke)'],
     [["create", "--label", "x"], "keys create needs --scopes"],
     [["create", "--scopes", "*"], "keys create needs --label"],
-    [["create", "--label", "x", "--scopes", "flag:read"], "--scopes: Invalid scope: flag:read"],
     [["create", "--label", "x", "--scopes", ","], "--scopes: This list may not be empty."],
     [
       ["create", "--label", "x".repeat(41), "--scopes", "*"],
@@ -119,6 +118,15 @@ describe("hedgerow keys", () => {
     [["revoke"], "keys revoke needs the id of a key (see keys list)"],
   ])("[CL-11] %j is refused in one line and makes no key", async (args, message) => {
     await expect(run(...args)).rejects.toThrow(new UsageError(message));
+    expect(await accounts.personalKeys()).toHaveLength(1);
+  });
+
+  test("[CL-11] an unknown scope is refused with those that exist", async () => {
+    const refused = create("--scopes", "cohort:read,flags:read");
+    await expect(refused).rejects.toThrow(
+      /^--scopes: Invalid scope: flags:read \(known are \*, action:read, .*, feature_flag:write, .*\)$/,
+    );
+    await expect(refused).rejects.toBeInstanceOf(UsageError);
     expect(await accounts.personalKeys()).toHaveLength(1);
   });
 

@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { existsSync } from "node:fs";
 import type { AccountStore, PersonalKey } from "../accounts/account-store.ts";
 import { createPersonalKey } from "../accounts/personal-keys.ts";
+import { SCOPES } from "../accounts/scopes.ts";
 import { type CommandLine, readCommandLine, UsageError } from "../config.ts";
 import { dataFolderPaths } from "../engines/data-folder/data-folder.ts";
 import { createAccountStore } from "../engines/sql/account-store.ts";
@@ -114,9 +115,11 @@ function required({ options }: CommandLine, name: string): string {
 }
 
 /** The refusal of a field in the words of the command line. */
-function usageErrorOf({ attr, message }: Refusal): UsageError {
+function usageErrorOf({ attr, code, message }: Refusal): UsageError {
   const flag = attr === "scoped_teams" ? "project" : attr;
-  return new UsageError(flag === null ? message : `--${flag}: ${message}`);
+  const isUnknownScope = attr === "scopes" && code === "invalid_input";
+  const known = isUnknownScope ? ` (known are ${[...SCOPES].join(", ")})` : "";
+  return new UsageError(flag === null ? message : `--${flag}: ${message}${known}`);
 }
 
 function listOf(text: string | boolean): string[] {
