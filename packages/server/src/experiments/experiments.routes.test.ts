@@ -98,7 +98,7 @@ describe("managing experiments", () => {
     expect(await refused("POST", "experiments", { name: "x", feature_flag_key: "plain" })).toEqual({
       type: "validation_error",
       code: "invalid_input",
-      detail: "Feature flag is not eligible for experiments: it has fewer than two variants.",
+      detail: "Feature flag is not eligible for experiments. It has fewer than two variants.",
       attr: "feature_flag_key",
     });
     await flag("turned", [

@@ -36,7 +36,7 @@ export function refuseUnfitFlag(filters: JsonObject): void {
   if (variants.length < 2) {
     throw new Refusal(
       "invalid_input",
-      "Feature flag is not eligible for experiments: it has fewer than two variants.",
+      "Feature flag is not eligible for experiments. It has fewer than two variants.",
       { attr: "feature_flag_key" },
     );
   }
