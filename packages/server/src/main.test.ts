@@ -119,6 +119,21 @@ describe("hedgerow", { timeout: SLOW_MS }, () => {
     expect(run.out()).toBe("");
   });
 
+  test("[CL-9] a database that does not answer is named by every command", async () => {
+    mkdirSync(data);
+    const away = "postgres://ada@127.0.0.1:2/flags";
+    for (const args of [
+      ["keys", "list"],
+      ["doctor", "flags"],
+    ]) {
+      const run = hedgerow([...args, "--data", data, "--database-url", away]);
+      expect(await run.exit).toBe(1);
+      expect(run.err()).toBe(
+        `hedgerow: ${args[0]} failed: --database-url ${away} cannot be used: connect ECONNREFUSED 127.0.0.1:2\n`,
+      );
+    }
+  });
+
   test("[CL-21] doctor prints a line per check, or an array, and fails with 1", async () => {
     writeFileSync(data, "a file");
     const lines = hedgerow(["doctor", "--data", data]);

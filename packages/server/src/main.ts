@@ -38,9 +38,15 @@ async function main(args: readonly string[]): Promise<number> {
     const command = await load();
     return await command(rest);
   } catch (error) {
-    if (!(error instanceof UsageError)) throw error;
-    console.error(`hedgerow: ${error.message}`);
-    return USAGE_MISTAKE;
+    if (error instanceof UsageError) {
+      console.error(`hedgerow: ${error.message}`);
+      return USAGE_MISTAKE;
+    }
+    const { operatorsReason } = await import("./commands/operators-reason.ts");
+    const reason = operatorsReason(error, `${name} failed`);
+    if (reason === undefined) throw error;
+    console.error(`hedgerow: ${reason}`);
+    return 1;
   }
 }
 

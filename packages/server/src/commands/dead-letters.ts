@@ -8,6 +8,7 @@ import {
 } from "../engines/data-folder/data-folder.ts";
 import { readChosen } from "../events/dead-letters.schemas.ts";
 import type { ChosenLetters } from "../events/dead-letters.ts";
+import { metadataOf } from "./metadata-of.ts";
 import { runningService } from "./running-service.ts";
 
 /** A dead letter as the command shows it. */
@@ -122,12 +123,10 @@ async function lettersOfFolder(line: CommandLine): Promise<Letters> {
   try {
     const { openDuckDbEvents } = await import("../engines/duckdb-events/duckdb-events.ts");
     const { openEmbeddedLog } = await import("../engines/embedded-log/embedded-log.ts");
-    const { openMetadata } = await import("../engines/sql/open-metadata.ts");
     const { personsPosition } = await import("../engines/sql/person-lock.ts");
     const { createDeadLetters } = await import("../events/dead-letters.ts");
     const paths = dataFolderPaths(config.data);
-    const { databaseUrl } = config;
-    const metadata = await openMetadata({ databaseUrl, file: paths.metadata });
+    const metadata = await metadataOf(config);
     opened.push(() => metadata.close());
     const events = await openDuckDbEvents(paths.events);
     opened.push(() => events.close());

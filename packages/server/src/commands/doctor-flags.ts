@@ -7,6 +7,7 @@ import {
   openDataFolder,
 } from "../engines/data-folder/data-folder.ts";
 import type { ConsistencyReport, FlagDifference } from "../flags/consistency.ts";
+import { metadataOf } from "./metadata-of.ts";
 import { type RunningService, runningService } from "./running-service.ts";
 
 const MAX_PERSONS = 10_000;
@@ -36,10 +37,11 @@ export async function doctorFlags(args: readonly string[]): Promise<number> {
 }
 
 function print(report: ConsistencyReport): void {
-  const { flags, leftToServer, persons, compared, differing, differences } = report;
+  const { flags, leftToServer, persons, isPartial, compared, differing, differences } = report;
   console.log(
     `${flags} flags, of which SDKs leave ${leftToServer} to the server; ${persons} persons, ${compared} values compared`,
   );
+  if (isPartial) console.log("there was no time for more persons");
   for (const { key, feed, distinctId, local, server } of differences) {
     console.log(`differs  ${key}  ${distinctId}  local ${local}, server ${server} (${feed})`);
   }
@@ -85,7 +87,6 @@ async function examineFolder(
 ): Promise<ConsistencyReport> {
   const folder = openDataFolder(config.data, new Date());
   try {
-    const { openMetadata } = await import("../engines/sql/open-metadata.ts");
     const { createAudience } = await import("../engines/sql/audience.ts");
     const { createFlagStore } = await import("../engines/sql/flag-store.ts");
     const { createBacktrackingRegex } = await import(
@@ -94,9 +95,7 @@ async function examineFolder(
     const { compileFlags } = await import("@hedgerow/core/flags/compile-flags");
     const { createCheckConsistency } = await import("../flags/consistency.ts");
     const { wireLocalDefinitions } = await import("../flags/local-evaluation.schemas.ts");
-    const { databaseUrl } = config;
-    const file = dataFolderPaths(config.data).metadata;
-    const metadata = await openMetadata({ databaseUrl, file });
+    const metadata = await metadataOf(config);
     try {
       const backtracking = createBacktrackingRegex();
       const definitions = await createFlagStore(metadata).definitions(project);
@@ -107,6 +106,7 @@ async function examineFolder(
         compile: (made) => compileFlags(made, { backtracking }),
         feedOf: wireLocalDefinitions,
         clock: () => new Date(),
+        maxCompareMs: Number.POSITIVE_INFINITY,
       });
       return await check(project, { maxPersons });
     } finally {
@@ -123,10 +123,11 @@ async function askService(
 ): Promise<ConsistencyReport> {
   const path = `/api/projects/${project}/feature_flags/consistency?persons=${maxPersons}`;
   const answer = (await service.ask("GET", path)) as WireReport;
-  const { left_to_server, differences, ...counts } = answer;
+  const { left_to_server, is_partial, differences, ...counts } = answer;
   return {
     ...counts,
     leftToServer: left_to_server,
+    isPartial: is_partial,
     differences: differences.map(({ distinct_id, person_id, ...difference }) => ({
       ...difference,
       distinctId: distinct_id,
@@ -136,8 +137,9 @@ async function askService(
 }
 
 /** The report as the API tells it. */
-interface WireReport extends Omit<ConsistencyReport, "leftToServer" | "differences"> {
+interface WireReport extends Omit<ConsistencyReport, "leftToServer" | "isPartial" | "differences"> {
   readonly left_to_server: number;
+  readonly is_partial: boolean;
   readonly differences: readonly (Omit<FlagDifference, "distinctId" | "personId"> & {
     readonly distinct_id: string;
     readonly person_id: string;

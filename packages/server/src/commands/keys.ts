@@ -6,9 +6,9 @@ import { SCOPES } from "../accounts/scopes.ts";
 import { type CommandLine, readCommandLine, UsageError } from "../config.ts";
 import { dataFolderPaths } from "../engines/data-folder/data-folder.ts";
 import { createAccountStore } from "../engines/sql/account-store.ts";
-import { openMetadata } from "../engines/sql/open-metadata.ts";
 import { Refusal } from "../http/errors.ts";
 import { readId } from "../http/path-id.ts";
+import { metadataOf } from "./metadata-of.ts";
 
 /** `hedgerow keys create|list|revoke`: works on the data folder, also while the service runs. */
 export async function keys(args: readonly string[]): Promise<number> {
@@ -92,9 +92,9 @@ async function withAccounts(
   act: (accounts: AccountStore) => Promise<number>,
 ): Promise<number> {
   const { data, databaseUrl } = line.config;
-  const file = dataFolderPaths(data).metadata;
-  if (databaseUrl === null && !existsSync(file)) throw notStartedYet(line);
-  const database = await openMetadata({ databaseUrl, file });
+  const isThere = databaseUrl !== null || existsSync(dataFolderPaths(data).metadata);
+  if (!isThere) throw notStartedYet(line);
+  const database = await metadataOf(line.config);
   try {
     return await act(createAccountStore(database));
   } finally {

@@ -1,12 +1,12 @@
 import type { AddressInfo } from "node:net";
 import type { Logger } from "pino";
 import type { FirstBoot } from "../accounts/bootstrap.ts";
-import { type Config, readConfig, SettingFailed, UsageError } from "../config.ts";
-import { DataFolderInUse } from "../engines/data-folder/data-folder.ts";
+import { type Config, readConfig, UsageError } from "../config.ts";
 import type { App } from "../http/app.ts";
 import { boundGarbage } from "../platform/bound-garbage.ts";
 import { readVersion } from "./help.ts";
 import { createLogger } from "./logger.ts";
+import { codeOf, operatorsReason } from "./operators-reason.ts";
 
 /** npm passes on a Ctrl+C that the terminal has sent us already: the echo is no second wish. */
 const ECHO_MS = 200;
@@ -92,19 +92,11 @@ function stopOnSignal(logger: Logger, close: () => Promise<void>): Promise<numbe
 
 /** Says in one line why the service does not run, where that is the operator's to mend. */
 function refuse(error: unknown, logger: Logger): number {
-  const reason = reasonOf(error);
+  const reason =
+    error instanceof CannotStart ? error.message : operatorsReason(error, "cannot start");
   if (reason !== undefined) console.error(`hedgerow: ${reason}`);
   else logger.fatal({ err: error }, "the service could not start");
   return 1;
-}
-
-function reasonOf(error: unknown): string | undefined {
-  if (error instanceof CannotStart || error instanceof DataFolderInUse) return error.message;
-  const isSetting = error instanceof SettingFailed;
-  if (isSetting && error.cause instanceof DataFolderInUse) return error.cause.message;
-  const reason = storageReason(isSetting ? error.cause : error);
-  if (reason === undefined) return undefined;
-  return `cannot start: ${isSetting ? `${error.message}: ` : ""}${reason}`;
 }
 
 function listenReason(error: unknown, { host, port }: Config): string | undefined {
@@ -120,30 +112,6 @@ function listenReason(error: unknown, { host, port }: Config): string | undefine
     default:
       return undefined;
   }
-}
-
-/** What a Postgres server says to a wrong user, password or database. */
-const POSTGRES_REFUSAL = /^(?:28000|28P01|3D000)$/;
-
-/** Files that are missing or not ours to write, a database that does not answer. */
-function storageReason(error: unknown): string | undefined {
-  if (!(error instanceof Error)) return undefined;
-  const code = codeOf(error);
-  const ofTheWorld =
-    /^(?:ENOENT|EACCES|EPERM|EROFS|ENOSPC|EEXIST|ENOTDIR|ECONNREFUSED|ENOTFOUND|EAI_AGAIN|ETIMEDOUT)$/;
-  if (ofTheWorld.test(code) || POSTGRES_REFUSAL.test(code)) return error.message || code;
-  // DuckDB's errors have no code, but a kind in front of their text.
-  if (/^SQLITE_(?:CANTOPEN|READONLY|FULL|NOTADB|CORRUPT)|^IO Error:/.test(code || error.message)) {
-    return `${error.message} (see hedgerow doctor)`;
-  }
-  if (error.cause === undefined) return undefined;
-  // Somebody took the trouble to name the failure: its line and that of what lies beneath.
-  const beneath = error.cause instanceof Error ? error.cause.message : String(error.cause);
-  return storageReason(error.cause) ?? `${error.message}: ${beneath}`;
-}
-
-function codeOf(error: unknown): string {
-  return error instanceof Error && "code" in error ? String(error.code) : "";
 }
 
 function urlOf({ address, family, port }: AddressInfo): string {
