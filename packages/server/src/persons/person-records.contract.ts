@@ -2,7 +2,7 @@ import type { CapturedEvent } from "@hedgerow/core/events/event";
 import type { JsonObject } from "@hedgerow/core/json";
 import type { PropertyChanges } from "@hedgerow/core/persons/property-sheet";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { PersonCondition, PersonQuery, PersonRecords } from "./person-records.ts";
+import type { PersonCondition, PersonMark, PersonQuery, PersonRecords } from "./person-records.ts";
 import { someEvent } from "./person-store.contract.ts";
 import type { Person, PersonOutcome, PersonStore } from "./person-store.ts";
 import { personUuid } from "./person-uuid.ts";
@@ -83,6 +83,46 @@ export function personRecordsContract(open: () => Promise<PersonRecordsFixture>)
     const { person } = await factsOf(distinctId);
     return person === "unavailable" ? person : person?.properties;
   };
+
+  describe("large persons", () => {
+    const LARGE = 600_000;
+    const PERSONS = 40;
+    beforeEach(async () => {
+      for (let number = 0; number < PERSONS; number += 1) {
+        await apply(set(`large-${number}`, { text: "x".repeat(LARGE), number }));
+      }
+    });
+
+    test("[PR-2] end a page before its limit, and the next one goes on", async () => {
+      const met: (string | undefined)[] = [];
+      const pages: number[] = [];
+      let after: PersonMark | undefined;
+      do {
+        const { ids, next } = await find({ limit: 1000, ...(after && { after }) });
+        pages.push(ids.length);
+        met.push(...ids);
+        after = next ?? undefined;
+      } while (after && pages.length < PERSONS);
+      expect(Math.max(...pages)).toBeLessThan(30);
+      expect(Math.min(...pages)).toBeGreaterThan(0);
+      expect(met).toEqual(Array.from({ length: PERSONS }, (_, at) => `large-${39 - at}`));
+      expect((await find({ limit: 2, offset: 37 })).ids).toEqual(["large-2", "large-1"]);
+      const uuids = (await records.list({ projectId, limit: 1000, offset: 0 })).persons.map(
+        ({ uuid }) => uuid,
+      );
+      expect((await find({ limit: 1000, uuids: uuids.slice(0, 3) })).ids).toEqual(met.slice(0, 3));
+    });
+
+    test("are read a few at a time, and only so many are looked at for what there is", async () => {
+      const runs: number[] = [];
+      for await (const run of records.properties(projectId, { name: "text", maxPersons: 1000 })) {
+        runs.push(run.length);
+      }
+      expect(Math.max(...runs)).toBe(1);
+      expect(runs.length).toBeGreaterThan(20);
+      expect(runs.length).toBeLessThan(PERSONS);
+    });
+  });
 
   describe("the list", () => {
     test("[PM-1] has the persons of a project, newest first, each with their ids", async () => {

@@ -86,6 +86,34 @@ describeEachSqlEngine("Audience", (open) => {
     expect((await found(false)).facts.hashKeyOverrides).toEqual(new Map());
   });
 
+  test("reads few of those who are large at a time", async () => {
+    const { newProject } = await projectsAndUsers(database);
+    const other = await newProject();
+    for (let at = 0; at < 5; at += 1) {
+      const large = {
+        project_id: other,
+        properties: JSON.stringify({ text: "x".repeat(400_000) }),
+        property_times: '{"set":{},"setOnce":{}}',
+        created_at: at,
+      };
+      const uuid = `10000000-0000-4000-8000-${String(at).padStart(12, "0")}`;
+      await database.writes
+        .insertInto("persons")
+        .values({ ...large, uuid, is_identified: 0 })
+        .execute();
+      await database.writes
+        .insertInto("groups")
+        .values({ ...large, group_type_index: 0, group_key: `group-${at}` })
+        .execute();
+    }
+    const runs: number[] = [];
+    for await (const run of audience.persons(other, { hashKeyOverrides: false })) {
+      runs.push(run.length);
+    }
+    for await (const run of audience.groups(other, 0)) runs.push(run.length);
+    expect(runs).toEqual([2, 2, 1, 2, 2, 1]);
+  });
+
   test("goes through every group of a type once", async () => {
     const keys: string[] = [];
     for await (const run of audience.groups(project, 1)) keys.push(...run.map(({ key }) => key));

@@ -1,12 +1,14 @@
-import { setImmediate as nextTurn } from "node:timers/promises";
 import { type Kysely, type SqlBool, sql } from "kysely";
 import type { Audience, AudiencePerson } from "../../flags/audience.ts";
+import type { GroupMark } from "../../persons/group-records.ts";
+import type { PersonMark } from "../../persons/person-records.ts";
 import { decodeInstant, decodeJson } from "./codec.ts";
+import { bytesOf } from "./contains-text.ts";
+import { inWindows } from "./in-windows.ts";
 import type { Schema } from "./schema.ts";
 import type { SqlDatabase } from "./sql-database.ts";
 
-/** Persons or groups read by one statement. */
-const RUN_ROWS = 500;
+const PROPERTIES = sql.ref<string>("properties");
 const NO_OVERRIDES: ReadonlyMap<string, string> = new Map();
 const NO_COHORTS: ReadonlySet<number> = new Set();
 
@@ -33,20 +35,35 @@ export function createAudience({ reads }: Pick<SqlDatabase, "reads">): Audience 
     },
 
     async *persons(projectId, { hashKeyOverrides }) {
-      let last: { created_at: number; id: number } | undefined;
-      for (;;) {
-        const rows = await reads
+      const selectAfter = (mark: PersonMark | undefined) =>
+        reads
           .selectFrom("persons")
-          .select(["id", "uuid", "properties", "created_at"])
           .where("project_id", "=", projectId)
-          .$if(last !== undefined, (query) =>
-            query.where(sql<SqlBool>`(created_at, id) < (${last?.created_at}, ${last?.id})`),
+          .$if(mark !== undefined, (query) =>
+            query.where(sql<SqlBool>`(created_at, id) < (${mark?.createdAtMs}, ${mark?.id})`),
           )
           .orderBy("created_at", "desc")
-          .orderBy("id", "desc")
-          .limit(RUN_ROWS)
-          .execute();
-        if (rows.length === 0) return;
+          .orderBy("id", "desc");
+      const windows = inWindows({
+        after: undefined as PersonMark | undefined,
+        measure: async (after, maxRows) => {
+          const rows = await selectAfter(after)
+            .select(["created_at", "id", bytesOf(PROPERTIES).as("bytes")])
+            .limit(maxRows)
+            .execute();
+          return rows.map(({ created_at, id, bytes }) => ({
+            mark: { createdAtMs: created_at, id },
+            bytes,
+          }));
+        },
+        rowsOf: (after, end) =>
+          selectAfter(after)
+            .select(["id", "uuid", "properties", "created_at"])
+            .where(sql<SqlBool>`(created_at, id) >= (${end.createdAtMs}, ${end.id})`)
+            .execute(),
+      });
+      for await (const { rows } of windows) {
+        if (rows.length === 0) continue;
         const ids = rows.map(({ id }) => id);
         const distinctIds = await firstIds(reads, ids);
         const cohorts = await cohortIds(reads, ids);
@@ -63,34 +80,43 @@ export function createAudience({ reads }: Pick<SqlDatabase, "reads">): Audience 
             },
           }),
         );
-        if (rows.length < RUN_ROWS) return;
-        last = rows.at(-1);
-        await nextTurn();
       }
     },
 
     async *groups(projectId, typeIndex) {
-      let last: { created_at: number; group_key: string } | undefined;
-      for (;;) {
-        const rows = await reads
+      const selectAfter = (mark: GroupMark | undefined) =>
+        reads
           .selectFrom("groups")
-          .select(["group_key", "properties", "created_at"])
           .where("project_id", "=", projectId)
           .where("group_type_index", "=", typeIndex)
-          .$if(last !== undefined, (query) =>
+          .$if(mark !== undefined, (query) =>
             query.where(
-              sql<SqlBool>`(created_at, group_key) < (${last?.created_at}, ${last?.group_key})`,
+              sql<SqlBool>`(created_at, group_key) < (${mark?.createdAtMs}, ${mark?.key})`,
             ),
           )
           .orderBy("created_at", "desc")
-          .orderBy("group_key", "desc")
-          .limit(RUN_ROWS)
-          .execute();
-        if (rows.length === 0) return;
+          .orderBy("group_key", "desc");
+      const windows = inWindows({
+        after: undefined as GroupMark | undefined,
+        measure: async (after, maxRows) => {
+          const rows = await selectAfter(after)
+            .select(["created_at", "group_key", bytesOf(PROPERTIES).as("bytes")])
+            .limit(maxRows)
+            .execute();
+          return rows.map(({ created_at, group_key, bytes }) => ({
+            mark: { createdAtMs: created_at, key: group_key },
+            bytes,
+          }));
+        },
+        rowsOf: (after, end) =>
+          selectAfter(after)
+            .select(["group_key", "properties"])
+            .where(sql<SqlBool>`(created_at, group_key) >= (${end.createdAtMs}, ${end.key})`)
+            .execute(),
+      });
+      for await (const { rows } of windows) {
+        if (rows.length === 0) continue;
         yield rows.map((row) => ({ key: row.group_key, properties: decodeJson(row.properties) }));
-        if (rows.length < RUN_ROWS) return;
-        last = rows.at(-1);
-        await nextTurn();
       }
     },
   };

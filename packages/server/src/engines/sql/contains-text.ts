@@ -1,4 +1,4 @@
-import { type Expression, type SqlBool, sql } from "kysely";
+import { type AliasableExpression, type Expression, type SqlBool, sql } from "kysely";
 
 /**
  * Whether a text column contains a text, whatever the case; `%` and `_` mean themselves. SQLite
@@ -11,6 +11,11 @@ export function containsText(column: Expression<string>, text: string): Expressi
 /** Whether a text column contains a text as it is written; SQLite folds the case of ASCII letters. */
 export function likeText(column: Expression<string>, text: string): Expression<SqlBool> {
   return sql<SqlBool>`${column} like ${patternOf(text)} escape '\\'`;
+}
+
+/** How long a text is, told without reading it. */
+export function bytesOf(column: Expression<string>): AliasableExpression<number> {
+  return sql<number>`octet_length(${column})`;
 }
 
 function patternOf(text: string): string {

@@ -4,18 +4,17 @@ import { type PropertyChanges, PropertySheet } from "@hedgerow/core/persons/prop
 import { type Expression, type Selectable, type SqlBool, sql, type Transaction } from "kysely";
 import type { Group, GroupChange, GroupMark, GroupRecords } from "../../persons/group-records.ts";
 import type { WriteByHand } from "../../persons/person-records.ts";
+import { createSlices, filterInSlices } from "../../platform/slices.ts";
 import { keepActivity } from "./activity-log.ts";
 import { decodeSheet } from "./apply-to-persons.ts";
 import { decodeInstant, decodeJson, encodeInstant } from "./codec.ts";
-import { containsText, likeText } from "./contains-text.ts";
-import { inWindows, onlyWindow, pageOfWindows } from "./in-windows.ts";
+import { bytesOf, containsText, likeText } from "./contains-text.ts";
+import { inWindows, MAX_SCANNED_BYTES, pageOfWindows } from "./in-windows.ts";
 import { lockPersons } from "./person-lock.ts";
 import { encodeSheet } from "./save-person-ledger.ts";
 import type { Schema } from "./schema.ts";
 import type { SqlDatabase } from "./sql-database.ts";
 
-/** Groups looked at by one statement of a search. */
-const WINDOW_GROUPS = 500;
 /** A page ends here, however few were found. */
 const MAX_SEARCH_MS = 2000;
 
@@ -30,33 +29,60 @@ export function createGroupRecords({ reads, writes }: SqlDatabase): GroupRecords
 
   const windowsOf = (
     { projectId, typeIndex }: { projectId: number; typeIndex: number },
-    { after, conditions }: { after: GroupMark | undefined; conditions: readonly Condition[] },
+    {
+      after,
+      conditions,
+      maxRows,
+    }: {
+      after: GroupMark | undefined;
+      conditions: readonly Condition[];
+      maxRows?: number;
+    },
   ) =>
     inWindows<GroupMark, GroupRow>({
       after,
-      endOf: async (from) => {
-        const row = await reads
+      ...(maxRows !== undefined && { maxRows }),
+      measure: async (from, rowCount) => {
+        const rows = await reads
           .selectFrom("groups as g")
-          .select(["g.created_at", "g.group_key"])
+          .select(["g.created_at", "g.group_key", bytesOf(PROPERTIES).as("bytes")])
           .where("g.project_id", "=", projectId)
           .where("g.group_type_index", "=", typeIndex)
           .$if(from !== undefined, (query) => query.where(isAfter(from)))
           .orderBy("g.created_at", "desc")
           .orderBy("g.group_key", "desc")
-          .offset(WINDOW_GROUPS - 1)
-          .limit(1)
-          .executeTakeFirst();
-        return row && { createdAtMs: row.created_at, key: row.group_key };
+          .limit(rowCount)
+          .execute();
+        return rows.map(({ bytes, ...row }) => ({ mark: markOf(row), bytes }));
       },
       rowsOf: (from, end) =>
         selectGroups(projectId, typeIndex)
           .$if(from !== undefined, (query) => query.where(isAfter(from)))
-          .$if(end !== undefined, (query) => query.where(isUpTo(end)))
+          .where(isUpTo(end))
           .where((eb) => eb.and([...conditions]))
           .orderBy("g.created_at", "desc")
           .orderBy("g.group_key", "desc")
           .execute(),
     });
+
+  /** The place of the n-th group of a list; `null` where it is shorter. */
+  async function placeOf(
+    { projectId, typeIndex }: { projectId: number; typeIndex: number },
+    { after, number }: { after: GroupMark | undefined; number: number },
+  ): Promise<GroupMark | null> {
+    const row = await reads
+      .selectFrom("groups as g")
+      .select(["g.created_at", "g.group_key"])
+      .where("g.project_id", "=", projectId)
+      .where("g.group_type_index", "=", typeIndex)
+      .$if(after !== undefined, (query) => query.where(isAfter(after)))
+      .orderBy("g.created_at", "desc")
+      .orderBy("g.group_key", "desc")
+      .offset(number - 1)
+      .limit(1)
+      .executeTakeFirst();
+    return row ? markOf(row) : null;
+  }
 
   return {
     async types(projectId) {
@@ -118,25 +144,28 @@ export function createGroupRecords({ reads, writes }: SqlDatabase): GroupRecords
         return isNamed && (query.condition?.matches({ key: row.group_key, properties }) ?? true);
       };
       const isSearch = conditions.length > 0 || query.condition !== undefined;
-      const windows = isSearch
-        ? windowsOf(query, { after, conditions })
-        : onlyWindow(
-            await selectGroups(query.projectId, query.typeIndex)
-              .$if(after !== undefined, (groups) => groups.where(isAfter(after)))
-              .orderBy("g.created_at", "desc")
-              .orderBy("g.group_key", "desc")
-              .limit(limit + 1)
-              .offset(offset)
-              .execute(),
-          );
+      const start =
+        isSearch || offset === 0 ? after : await placeOf(query, { after, number: offset });
+      if (start === null) return { groups: [], next: null };
+      const windows = windowsOf(query, {
+        after: start,
+        conditions,
+        ...(!isSearch && { maxRows: limit + 1 }),
+      });
       const page = await pageOfWindows<GroupMark, GroupRow>(windows, {
         limit,
         offset: isSearch ? offset : 0,
         maxMs: MAX_SEARCH_MS,
-        accept: async (rows) => rows.filter(matches),
-        markOf: (row) => ({ createdAtMs: row.created_at, key: row.group_key }),
+        accept: (rows) => filterInSlices(rows, matches),
+        markOf,
       });
-      return { groups: page.rows.map(decodeGroup), next: page.next };
+      const groups: Group[] = [];
+      const slices = createSlices();
+      for (const row of page.rows) {
+        if (slices.isOver()) await slices.next();
+        groups.push(decodeGroup(row));
+      }
+      return { groups, next: page.next };
     },
 
     async count(projectId, typeIndex) {
@@ -158,12 +187,14 @@ export function createGroupRecords({ reads, writes }: SqlDatabase): GroupRecords
 
     async *properties(projectId, { typeIndex, name, maxGroups }) {
       let seen = 0;
+      let bytes = 0;
       const conditions = name === undefined ? [] : [hasProperty(name)];
       const windows = windowsOf({ projectId, typeIndex }, { after: undefined, conditions });
-      for await (const { rows } of windows) {
+      for await (const { rows, looked } of windows) {
         yield rows.map((row) => decodeJson<JsonObject>(row.properties));
-        seen += WINDOW_GROUPS;
-        if (seen >= maxGroups) return;
+        seen += looked.rows;
+        bytes += looked.bytes;
+        if (seen >= maxGroups || bytes >= MAX_SCANNED_BYTES) return;
       }
     },
 
@@ -280,8 +311,12 @@ function isAfter(mark: GroupMark | undefined): Condition {
   return sql<SqlBool>`(g.created_at, g.group_key) < (${mark?.createdAtMs}, ${mark?.key})`;
 }
 
-function isUpTo(mark: GroupMark | undefined): Condition {
-  return sql<SqlBool>`(g.created_at, g.group_key) >= (${mark?.createdAtMs}, ${mark?.key})`;
+function isUpTo({ createdAtMs, key }: GroupMark): Condition {
+  return sql<SqlBool>`(g.created_at, g.group_key) >= (${createdAtMs}, ${key})`;
+}
+
+function markOf(row: Pick<GroupRow, "created_at" | "group_key">): GroupMark {
+  return { createdAtMs: row.created_at, key: row.group_key };
 }
 
 function decodeGroup(row: GroupRow): Group {

@@ -22,6 +22,7 @@ import {
   type WriteByHand,
 } from "../../persons/person-records.ts";
 import type { Person } from "../../persons/person-store.ts";
+import { createSlices, filterInSlices } from "../../platform/slices.ts";
 import { keepActivity } from "./activity-log.ts";
 import {
   changePersonProperties,
@@ -30,15 +31,13 @@ import {
   splitPerson,
 } from "./change-persons.ts";
 import { decodeBoolean, decodeInstant, decodeJson } from "./codec.ts";
-import { containsText, likeText } from "./contains-text.ts";
+import { bytesOf, containsText, likeText } from "./contains-text.ts";
 import type { FactsReader } from "./facts-reader.ts";
-import { inWindows, onlyWindow, pageOfWindows } from "./in-windows.ts";
+import { inWindows, MAX_SCANNED_BYTES, pageOfWindows } from "./in-windows.ts";
 import { lockPersons } from "./person-lock.ts";
 import type { Schema } from "./schema.ts";
 import type { SqlDatabase } from "./sql-database.ts";
 
-/** Persons looked at by one statement of a search. */
-const WINDOW_PERSONS = 500;
 /** A page ends here, however few were found. */
 const MAX_SEARCH_MS = 2000;
 
@@ -53,35 +52,67 @@ export function createPersonRecords(
   const selectPersons = (projectId: number) =>
     reads.selectFrom("persons as p").select(PERSON_COLUMNS).where("p.project_id", "=", projectId);
 
-  /** All persons after a place in runs, but for those whom a condition in SQL rules out. */
+  /**
+   * All persons after a place in runs, but for those whom a condition in SQL rules out.
+   * @param among conditions of so few persons that runs are made of them alone
+   */
   const windowsOf = (
     projectId: number,
-    { after, conditions }: { after: PersonMark | undefined; conditions: readonly Condition[] },
+    {
+      after,
+      among = [],
+      conditions,
+      maxRows,
+    }: {
+      after: PersonMark | undefined;
+      among?: readonly Condition[];
+      conditions: readonly Condition[];
+      maxRows?: number;
+    },
   ) =>
     inWindows<PersonMark, PersonRow>({
       after,
-      endOf: async (from) => {
-        const row = await reads
+      ...(maxRows !== undefined && { maxRows }),
+      measure: async (from, rowCount) => {
+        const rows = await reads
           .selectFrom("persons as p")
-          .select(["p.created_at", "p.id"])
+          .select(["p.created_at", "p.id", bytesOf(PROPERTIES).as("bytes")])
           .where("p.project_id", "=", projectId)
           .$if(from !== undefined, (query) => query.where(isAfter(from)))
+          .where((eb) => eb.and([...among]))
           .orderBy("p.created_at", "desc")
           .orderBy("p.id", "desc")
-          .offset(WINDOW_PERSONS - 1)
-          .limit(1)
-          .executeTakeFirst();
-        return row && { createdAtMs: row.created_at, id: row.id };
+          .limit(rowCount)
+          .execute();
+        return rows.map(({ bytes, ...row }) => ({ mark: markOf(row), bytes }));
       },
       rowsOf: (from, end) =>
         selectPersons(projectId)
           .$if(from !== undefined, (query) => query.where(isAfter(from)))
-          .$if(end !== undefined, (query) => query.where(isUpTo(end)))
-          .where((eb) => eb.and([...conditions]))
+          .where(isUpTo(end))
+          .where((eb) => eb.and([...among, ...conditions]))
           .orderBy("p.created_at", "desc")
           .orderBy("p.id", "desc")
           .execute(),
     });
+
+  /** The place of the n-th person of a list; `null` where it is shorter. */
+  async function placeOf(
+    projectId: number,
+    { after, number }: { after: PersonMark | undefined; number: number },
+  ): Promise<PersonMark | null> {
+    const row = await reads
+      .selectFrom("persons as p")
+      .select(["p.created_at", "p.id"])
+      .where("p.project_id", "=", projectId)
+      .$if(after !== undefined, (query) => query.where(isAfter(after)))
+      .orderBy("p.created_at", "desc")
+      .orderBy("p.id", "desc")
+      .offset(number - 1)
+      .limit(1)
+      .executeTakeFirst();
+    return row ? markOf(row) : null;
+  }
 
   async function withIds(
     rows: readonly PersonRow[],
@@ -92,7 +123,13 @@ export function createPersonRecords(
       rows.map(({ id }) => id),
       maxIds,
     );
-    return rows.map((row) => decodePerson(row, ids.get(row.id) ?? []));
+    const persons: ListedPerson[] = [];
+    const slices = createSlices();
+    for (const row of rows) {
+      if (slices.isOver()) await slices.next();
+      persons.push(decodePerson(row, ids.get(row.id) ?? []));
+    }
+    return persons;
   }
 
   /** Persons who are called what is searched for, by ids that nobody else has. */
@@ -173,32 +210,36 @@ export function createPersonRecords(
         });
         if (!condition) return likely;
         const facts = await factsOf(likely, condition);
-        return likely.filter((_, index) => {
+        const pairs = likely.flatMap((row, index) => {
           const person = facts[index];
-          return person !== undefined && condition.matches(person);
+          return person ? [{ row, person }] : [];
         });
+        const found = await filterInSlices(pairs, ({ person }) => condition.matches(person));
+        return found.map(({ row }) => row);
       }
 
       const isSearch = conditions.length > 0 || condition !== undefined;
       const isShort = uuids !== undefined || distinctId !== undefined;
-      const windows =
+      const start =
+        isSearch || offset === 0 ? after : await placeOf(projectId, { after, number: offset });
+      if (start === null) return { persons: [], next: null };
+      const windows = windowsOf(
+        projectId,
         isSearch && !isShort
-          ? windowsOf(projectId, { after, conditions })
-          : onlyWindow(
-              await selectPersons(projectId)
-                .$if(after !== undefined, (persons) => persons.where(isAfter(after)))
-                .where((eb) => eb.and([...conditions]))
-                .orderBy("p.created_at", "desc")
-                .orderBy("p.id", "desc")
-                .$if(!isSearch, (persons) => persons.limit(limit + 1).offset(offset))
-                .execute(),
-            );
+          ? { after: start, conditions }
+          : {
+              after: start,
+              among: conditions,
+              conditions: [],
+              ...(!isSearch && { maxRows: limit + 1 }),
+            },
+      );
       const page = await pageOfWindows<PersonMark, PersonRow>(windows, {
         limit,
         offset: isSearch ? offset : 0,
         maxMs: MAX_SEARCH_MS,
         accept,
-        markOf: ({ created_at, id }) => ({ createdAtMs: created_at, id }),
+        markOf,
       });
       return { persons: await withIds(page.rows), next: page.next };
     },
@@ -256,11 +297,13 @@ export function createPersonRecords(
 
     async *properties(projectId, { name, maxPersons }) {
       let seen = 0;
+      let bytes = 0;
       const conditions = name === undefined ? [] : [hasProperty(name)];
-      for await (const { rows } of windowsOf(projectId, { after: undefined, conditions })) {
+      for await (const { rows, looked } of windowsOf(projectId, { after: undefined, conditions })) {
         yield rows.map((row) => decodeJson<JsonObject>(row.properties));
-        seen += WINDOW_PERSONS;
-        if (seen >= maxPersons) return;
+        seen += looked.rows;
+        bytes += looked.bytes;
+        if (seen >= maxPersons || bytes >= MAX_SCANNED_BYTES) return;
       }
     },
 
@@ -364,8 +407,12 @@ function isAfter(mark: PersonMark | undefined): Condition {
   return sql<SqlBool>`(p.created_at, p.id) < (${mark?.createdAtMs}, ${mark?.id})`;
 }
 
-function isUpTo(mark: PersonMark | undefined): Condition {
-  return sql<SqlBool>`(p.created_at, p.id) >= (${mark?.createdAtMs}, ${mark?.id})`;
+function isUpTo({ createdAtMs, id }: PersonMark): Condition {
+  return sql<SqlBool>`(p.created_at, p.id) >= (${createdAtMs}, ${id})`;
+}
+
+function markOf({ created_at, id }: Pick<PersonRow, "created_at" | "id">): PersonMark {
+  return { createdAtMs: created_at, id };
 }
 
 /** Conditions in SQL that rule out nobody who matches. */
