@@ -267,6 +267,29 @@ describe("validation of cohorts", () => {
     expect(validateCohortFilters({ properties }, context)).toEqual([]);
   });
 
+  it("[FE-51] bounds what the patterns of a cohort weigh together, those on events included", () => {
+    const simple = Array.from({ length: 1_000 }, (_, at) =>
+      leaf("mail", `^user_${at}\\d+@example\\.(com|org)$`, { operator: "regex" }),
+    );
+    expect(problems(any(...simple))).toEqual([]);
+    const heavy = Array.from({ length: 200 }, (_, at) =>
+      leaf("s", `((a{1,50}){1,5}b|[^c]{3,9}x){1,9}${at}`, { operator: "regex" }),
+    );
+    expect(problems(any(...heavy))).toEqual([
+      expect.stringMatching(
+        /^filters invalid_input filters\.properties\.values\[37\]: the regular expressions of a cohort cannot be larger/,
+      ),
+    ]);
+    const viewed = heavy.slice(0, 40).map(({ value = "" }) => ({
+      key: "$pageview",
+      type: "behavioral",
+      event_filters: [{ key: "s", type: "event", operator: "regex", value }],
+    }));
+    expect(problems(any(...viewed))).toEqual([
+      expect.stringContaining("filters.properties.values[37].event_filters[0]: the regular"),
+    ]);
+  });
+
   it("[FE-39] bounds the nesting of groups", () => {
     let nested: JsonObject = leaf("a", "1");
     for (let depth = 0; depth < 100; depth += 1) nested = any(nested);

@@ -1,6 +1,7 @@
 import type { CohortDefinition, ProjectDefinitions } from "../flags/flag.ts";
 import { findMisspeltKey, KEYS, misspeltText } from "../flags/misspelt-key.ts";
-import { validateComparison } from "../flags/validate-comparison.ts";
+import { MAX_STORED_WEIGHT } from "../flags/pattern.ts";
+import { validateComparison, weighComparison } from "../flags/validate-comparison.ts";
 import type { DefinitionProblem } from "../flags/validate-filters.ts";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
 import { readBehavior } from "./behavior.ts";
@@ -29,6 +30,9 @@ export function validateCohortFilters(
   const read = readCohortFilters(filters);
   if (read.kind === "empty") return problems;
   if (read.kind === "malformed") return [...problems, problem("invalid_input", read.problem)];
+  const overweight = findOverweight(filters);
+  // Nothing is compiled of filters that are too large together.
+  if (overweight !== null) return [...problems, overweight];
   problems.push(...checkNode(read.node, context));
   const others = new Map(
     context.definitions.cohorts
@@ -68,14 +72,36 @@ function checkSpelling(filters: JsonObject): DefinitionProblem[] {
     if (found !== null) problems.push(problem("invalid_input", misspeltText(path, found)));
   };
   check(filters, KEYS.cohortFilters, "filters");
+  for (const [node, path] of nodesOf(filters)) {
+    const type = ownValue(node, "type");
+    const isGroup = Object.hasOwn(node, "values") || type === "AND" || type === "OR";
+    check(node, isGroup ? KEYS.cohortGroup : KEYS.leaf, path);
+  }
+  return problems;
+}
+
+/** What to say of the filter with which the patterns become too large in sum; `null` without one. */
+function findOverweight(filters: JsonObject): DefinitionProblem | null {
+  let weight = 0;
+  for (const [node, path] of nodesOf(filters)) {
+    weight += weighComparison(ownValue(node, "operator") ?? null, ownValue(node, "value"));
+    if (weight <= MAX_STORED_WEIGHT) continue;
+    return problem(
+      "invalid_input",
+      `${path}: the regular expressions of a cohort cannot be larger in sum (up to here ${weight}, at most ${MAX_STORED_WEIGHT}; repetitions such as {1,50} count as often as they may repeat).`,
+    );
+  }
+  return null;
+}
+
+/** The groups, leaves, and filters on events of a cohort, with their paths; outer ones first. */
+function* nodesOf(filters: JsonObject): Generator<[JsonObject, string]> {
   const open: [Json | undefined, string][] = [
     [ownValue(filters, "properties"), "filters.properties"],
   ];
   for (const [node, path] of open) {
     if (!isJsonObject(node)) continue;
-    const type = ownValue(node, "type");
-    const isGroup = Object.hasOwn(node, "values") || type === "AND" || type === "OR";
-    check(node, isGroup ? KEYS.cohortGroup : KEYS.leaf, path);
+    yield [node, path];
     for (const key of ["values", "event_filters"]) {
       const children = ownValue(node, key);
       if (!Array.isArray(children)) continue;
@@ -84,7 +110,6 @@ function checkSpelling(filters: JsonObject): DefinitionProblem[] {
       }
     }
   }
-  return problems;
 }
 
 function checkNode(node: CohortNode, context: CohortContext): DefinitionProblem[] {

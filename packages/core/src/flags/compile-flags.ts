@@ -23,7 +23,12 @@ import type {
   ResolvedDependencies,
 } from "./flag-set.ts";
 import { compileComparison, isOperator, type MatchTools, type Operator } from "./match-property.ts";
-import { type BacktrackingPatterns, type CompilePattern, NO_BACKTRACKING } from "./pattern.ts";
+import {
+  type BacktrackingPatterns,
+  type CompilePattern,
+  keepPatterns,
+  NO_BACKTRACKING,
+} from "./pattern.ts";
 import { groupProperty, type PropertyName, personProperty } from "./person-property.ts";
 import { describeReason } from "./reason.ts";
 import { uniteNeeds } from "./select-flags.ts";
@@ -66,7 +71,7 @@ export function compileFlags(
   const matchTools: MatchTools = {
     timeZone: createTimeZone(definitions.timeZone),
     backtracking: tools.backtracking ?? NO_BACKTRACKING,
-    ...(tools.compilePattern && { compilePattern: tools.compilePattern }),
+    compilePattern: tools.compilePattern ?? keepPatterns(tools.backtracking ?? NO_BACKTRACKING),
   };
   const cohorts = compileCohorts(definitions.cohorts, matchTools, kept.cohorts);
   const surroundings: Surroundings = {

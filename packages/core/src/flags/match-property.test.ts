@@ -26,6 +26,51 @@ const OPPOSITES: readonly (readonly [Operator, Operator])[] = [
 ];
 
 describe("operators", () => {
+  it("[FE-51] compiles a pattern when it is first run, and only then", () => {
+    const compiled: string[] = [];
+    const comparison = compileComparison("regex", "a(?=b)", {
+      ...tools,
+      backtracking: {
+        compile(source, flags) {
+          compiled.push(source);
+          return TRUSTING_PATTERNS.compile(source, flags);
+        },
+      },
+    });
+    expect(compare(comparison, undefined, context)).toBe(false);
+    expect(compiled).toEqual([]);
+    expect(compare(comparison, "ab", context)).toBe(true);
+    expect(compare(comparison, "ac", context)).toBe(false);
+    expect(compiled).toEqual(["a(?=b)"]);
+  });
+
+  it("[FE-51] runs patterns of one request up to a weight, and compiles none beyond it", () => {
+    const patternBudget = createPatternBudget();
+    let compiledCount = 0;
+    const counting = {
+      ...tools,
+      compilePattern: () => {
+        compiledCount += 1;
+        return { test: () => true };
+      },
+    };
+    const outcomes = Array.from({ length: 1_000 }, (_, at) =>
+      compare(compileComparison("not_regex", `(a{50}|b){40}${at}`, counting), "x", {
+        ...context,
+        patternBudget,
+      }),
+    );
+    expect(outcomes[0]).toBe(false);
+    expect(outcomes.at(-1)).toBe("error");
+    expect(compiledCount).toBe(outcomes.indexOf("error"));
+    expect(compiledCount).toBeGreaterThan(200);
+    expect(outcomes.slice(compiledCount)).toEqual(
+      Array.from({ length: 1_000 - compiledCount }, () => "error"),
+    );
+    const simple = compileComparison("regex", "plain", counting);
+    expect(compare(simple, "x", { ...context, patternBudget })).toBe(true);
+  });
+
   it("[FE-10] compares numbers given as text as numbers", () => {
     expect(outcome("gt", "9", "10")).toBe(true);
     expect(outcome("lt", "100000000", 3426)).toBe(true);

@@ -2,9 +2,11 @@ import { encodeJson } from "../exact-json.ts";
 import type { Json } from "../json.ts";
 import {
   type BacktrackingPatterns,
+  type CompiledPattern,
   type CompilePattern,
   compilePattern,
   type PatternBudget,
+  weighPattern,
 } from "./pattern.ts";
 import {
   compareVersions,
@@ -41,7 +43,7 @@ export interface MatchTools {
   readonly compilePattern?: CompilePattern;
 }
 
-/** A comparison prepared once: operator and filter value are read, patterns compiled. */
+/** A comparison prepared once: operator and filter value are read; patterns wait until they are run. */
 export interface CompiledComparison {
   readonly whenMissing: Outcome;
   matches(value: Json, context: MatchContext): Outcome;
@@ -249,15 +251,27 @@ function compileContainsAny(filterValue: Json): CompiledComparison["matches"] {
 function compileRegex(wanted: boolean): Compile {
   return (filterValue, tools) => {
     const text = toText(filterValue);
-    const pattern = tools.compilePattern
-      ? tools.compilePattern(text)
-      : compilePattern(text, tools.backtracking);
-    // An invalid pattern matches neither way, but a missing property still answers by presence.
-    if (pattern === null) return () => false;
+    const compile = tools.compilePattern ?? compileOnce(tools.backtracking);
+    let weight: number | undefined;
     return (value, context) => {
+      weight ??= weighPattern(text);
+      if (weight > context.patternBudget.weight) return "error";
+      context.patternBudget.weight -= weight;
+      const pattern = compile(text);
+      // An invalid pattern matches neither way, but a missing property still answers by presence.
+      if (pattern === null) return false;
       const found = pattern.test(toText(value), context.patternBudget);
       return found === "error" ? "error" : found === wanted;
     };
+  };
+}
+
+/** Compiles the one pattern it is given, when it is first asked to. */
+function compileOnce(backtracking: BacktrackingPatterns): CompilePattern {
+  let compiled: CompiledPattern | null | undefined;
+  return (text) => {
+    compiled = compiled === undefined ? compilePattern(text, backtracking) : compiled;
+    return compiled;
   };
 }
 

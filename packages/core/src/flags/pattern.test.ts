@@ -8,6 +8,7 @@ import {
   isValidPattern,
   keepPatterns,
   NO_BACKTRACKING,
+  weighPattern,
 } from "./pattern.ts";
 import { restatePattern } from "./regex-dialect.ts";
 
@@ -125,7 +126,16 @@ describe("patterns", () => {
     expect(isValidPattern(`(?=[^${"\\pL".repeat(101)}])`)).toBe(false);
   });
 
-  it("compiles a pattern once as long as it is in use, up to a bound on all texts", () => {
+  it("[FE-51] weighs a pattern by its program, repetitions written out, without building it", () => {
+    expect(weighPattern("(?:a{1,50}){1,5}")).toBeGreaterThan(250);
+    expect(weighPattern("^\\w+@example\\.com$")).toBeLessThan(50);
+    expect(weighPattern("\\p{L}".repeat(100))).toBeGreaterThan(2_000);
+    for (const free of ["plain", "^plain\\.txt$", "(", "(a{1000}){1000}", "a|".repeat(2_001)]) {
+      expect(weighPattern(free)).toBe(0);
+    }
+  });
+
+  it("[FE-51] compiles a pattern once as long as it is in use, up to a bound on all weights", () => {
     const compiled: string[] = [];
     const counting: BacktrackingPatterns = {
       compile(source, flags) {
@@ -133,7 +143,8 @@ describe("patterns", () => {
         return TRUSTING_PATTERNS.compile(source, flags);
       },
     };
-    const compile = keepPatterns(counting, 15);
+    // Room for two, and for an invalid one: each weighs 11 besides its program.
+    const compile = keepPatterns(counting, 2 * (11 + weighPattern("(?=a)1")) + 11);
     const first = compile("(?=a)1");
     expect(compile("(?=a)1")).toBe(first);
     expect(first?.test("a1", createPatternBudget())).toBe(false);

@@ -7,6 +7,8 @@ export interface PatternBudget {
   steps: number;
   /** Steps left for backtracking matches. */
   backtrackingSteps: number;
+  /** Summed weight ({@link weighPattern}) of the patterns that may still be run. */
+  weight: number;
 }
 
 /**
@@ -59,9 +61,45 @@ const MAX_MATCH_STEPS = 40_000;
 /** Matches below this many steps are too cheap to be counted. */
 const FREE_MATCH_STEPS = 5_000;
 
+/**
+ * What a pattern weighs besides the size of its program, in the same unit: about 400 bytes, and a
+ * few microseconds to compile. Measured: the smallest program takes some 4 KB, and a class of
+ * Unicode properties some 100 µs.
+ */
+const BASE_WEIGHT = 10;
+const PROPERTY_CLASS_WEIGHT = 20;
+
+/**
+ * Most that all patterns of one flag, or of one cohort, may weigh to be stored; a thousand patterns
+ * such as those for addresses of one domain weigh a third of it.
+ */
+export const MAX_STORED_WEIGHT = 100_000;
+
+/**
+ * Most that the patterns run for one request may weigh. Counted at every run, kept or not, so that
+ * the answer does not depend on what was compiled before.
+ */
+const MAX_REQUEST_WEIGHT = 500_000;
+
+/** A platform keeps a little more than one request may run, so that repeating it compiles nothing. */
+const MAX_KEPT_WEIGHT = 600_000;
+
 /** A fresh budget for one evaluation request. */
 export function createPatternBudget(): PatternBudget {
-  return { steps: 3 * MAX_MATCH_STEPS, backtrackingSteps: 500_000 };
+  return { steps: 3 * MAX_MATCH_STEPS, backtrackingSteps: 500_000, weight: MAX_REQUEST_WEIGHT };
+}
+
+/**
+ * What the program of a pattern costs in memory and in time to build, known without building it;
+ * 0 where none is ever built: for plain texts, and for what is malformed or too large.
+ */
+export function weighPattern(pattern: string): number {
+  if (pattern.length > MAX_PATTERN_LENGTH) return 0;
+  const restated = restatePattern(pattern);
+  if (restated === null || restated.literal !== null) return 0;
+  const { programSize, propertyClasses } = restated;
+  if (programSize > MAX_BACKTRACKING_SIZE) return 0;
+  return BASE_WEIGHT + programSize + PROPERTY_CLASS_WEIGHT * propertyClasses;
 }
 
 /** Compiles a pattern once; `null` when it is invalid (no match for regex and not_regex alike). */
@@ -98,16 +136,17 @@ export function compilePattern(
 export type CompilePattern = (pattern: string) => CompiledPattern | null;
 
 /**
- * Compiles patterns and keeps the latest, up to `maxChars` of their texts, so that definitions that
- * are compiled again after a change pay only for patterns that are new. One may take some 50 ms.
+ * Compiles patterns and keeps those used latest, up to `maxWeight` in all, so that what is stored
+ * bounds neither memory nor a start: a pattern is compiled when it is first run, and again when it
+ * was not kept. One may take some 50 ms.
  */
 export function keepPatterns(
   backtracking: BacktrackingPatterns,
-  maxChars = 1_000_000,
+  maxWeight = MAX_KEPT_WEIGHT,
 ): CompilePattern {
   // In order of use, the longest unused first.
   const kept = new Map<string, CompiledPattern | null>();
-  let chars = 0;
+  let keptWeight = 0;
   return (pattern) => {
     const known = kept.get(pattern);
     if (known !== undefined) {
@@ -118,14 +157,19 @@ export function keepPatterns(
     const compiled = compilePattern(pattern, backtracking);
     if (pattern.length > MAX_PATTERN_LENGTH) return compiled;
     kept.set(pattern, compiled);
-    chars += pattern.length;
+    keptWeight += weighKept(pattern);
     for (const oldest of kept.keys()) {
-      if (chars <= maxChars) break;
+      if (keptWeight <= maxWeight) break;
       kept.delete(oldest);
-      chars -= oldest.length;
+      keptWeight -= weighKept(oldest);
     }
     return compiled;
   };
+}
+
+/** A kept pattern costs something even without a program, and its text. */
+function weighKept(pattern: string): number {
+  return BASE_WEIGHT + weighPattern(pattern) + Math.ceil(pattern.length / 100);
 }
 
 /** True for patterns one of the two engines can run; for checking a definition before it is stored. */

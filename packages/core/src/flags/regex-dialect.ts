@@ -10,6 +10,8 @@ export interface RestatedPattern {
   readonly backtracking: { readonly source: string; readonly flags: string } | null;
   /** Upper estimate of the program a linear-time engine would build, in instructions. */
   readonly programSize: number;
+  /** Classes of Unicode properties in it, each of which stands for hundreds of ranges. */
+  readonly propertyClasses: number;
   /** Set when the pattern is plain text, at most anchored at its ends. */
   readonly literal: LiteralPattern | null;
 }
@@ -71,6 +73,7 @@ export function restatePattern(pattern: string): RestatedPattern | null {
         ? { source: reader.javaScript, flags: flags.includes("i") ? "iu" : "u" }
         : null,
     programSize: reader.programSize,
+    propertyClasses: reader.propertyClasses,
     literal: flags === "" ? readLiteral(body) : null,
   };
 }
@@ -101,11 +104,11 @@ class PatternReader {
   isLinear = true;
   isJavaScript = true;
   programSize = 0;
+  propertyClasses = 0;
   readonly #text: string;
   readonly #multiLine: boolean;
   readonly #dotAll: boolean;
   #at = 0;
-  #propertyClasses = 0;
 
   constructor(text: string, flags: string) {
     this.#text = text;
@@ -256,8 +259,8 @@ class PatternReader {
       const name = property[2] ?? property[4] ?? "";
       const negated = (property[1] === "P") !== (property[3] === "^");
       if (!CATEGORY_NAME.test(name) && !name.includes("=") && !SCRIPT_NAME.test(name)) return null;
-      this.#propertyClasses += 1;
-      if (this.#propertyClasses > MAX_PROPERTY_CLASSES) return null;
+      this.propertyClasses += 1;
+      if (this.propertyClasses > MAX_PROPERTY_CLASSES) return null;
       const value = CATEGORY_NAME.test(name) || name.includes("=") ? name : `Script=${name}`;
       return {
         consumed: property[0],

@@ -1,6 +1,6 @@
 import type { Json } from "../json.ts";
 import { isOperator, type Operator, readBounds, toNumber, toText } from "./match-property.ts";
-import { isValidPattern } from "./pattern.ts";
+import { isValidPattern, weighPattern } from "./pattern.ts";
 import { parseVersion, parseVersionRange } from "./semantic-version.ts";
 import { createTimeZone, readDateExpression } from "./zoned-date.ts";
 
@@ -74,6 +74,12 @@ export function validateComparison(
         code: "invalid_value",
         detail: `Invalid value for operator ${show(name)}: ${show(value ?? null)}`,
       };
+}
+
+/** What the pattern of a comparison weighs, see {@link weighPattern}; 0 for one without a pattern. */
+export function weighComparison(operator: Json, value: Json | undefined): number {
+  const isPattern = isOperator(operator) && NEEDS[operator] === "pattern";
+  return isPattern && typeof value === "string" ? weighPattern(value) : 0;
 }
 
 function meets(need: Need, operator: string, value: Json, timeZone: string): boolean {

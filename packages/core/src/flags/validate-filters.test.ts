@@ -458,6 +458,29 @@ describe("validation of filters", () => {
     ]);
   });
 
+  it("[FE-51] bounds what the patterns of a flag weigh together, and names the filter that is too much", () => {
+    const flagOf = (pattern: string) => ({
+      groups: Array.from({ length: 25 }, (_, group) =>
+        condition(
+          Array.from({ length: 40 }, (_, at) =>
+            filter("s", `${pattern}${group}_${at}`, { operator: at % 2 ? "regex" : "not_regex" }),
+          ),
+        ),
+      ),
+    });
+    const context = { definitions, id: 1, key: "mine" };
+    expect(validateFilters(flagOf("^user_\\d+@example\\.(com|org)$"), context)).toEqual([]);
+    expect(validateFilters(flagOf("((a{1,50}){1,5}b|[^c]{3,9}x){1,9}"), context)).toEqual([
+      {
+        attr: "filters",
+        code: "invalid_input",
+        detail: expect.stringMatching(
+          /^filters\.groups\[0\]\.properties\[37\]: the regular expressions of a flag cannot be larger in sum/,
+        ),
+      },
+    ]);
+  });
+
   it("[FE-38] passes nothing that evaluation cannot read, whatever JSON it is given", () => {
     const word = fc.constantFrom<Json>(
       ...["person", "group", "cohort", "flag", "exact", "regex", "between", "gt", "1", "x", 5, 8],

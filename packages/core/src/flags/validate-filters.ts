@@ -8,7 +8,8 @@ import { encodeJson } from "../exact-json.ts";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
 import type { CohortDefinition, FlagDefinition, ProjectDefinitions } from "./flag.ts";
 import { findMisspeltKey, KEYS, misspeltText } from "./misspelt-key.ts";
-import { validateComparison } from "./validate-comparison.ts";
+import { MAX_STORED_WEIGHT } from "./pattern.ts";
+import { validateComparison, weighComparison } from "./validate-comparison.ts";
 
 /** What is wrong with a body: the field, a stable code, and a text for its author. */
 export interface DefinitionProblem {
@@ -66,6 +67,7 @@ function problem(code: string, detail: string): DefinitionProblem {
 class FilterCheck {
   readonly problems: DefinitionProblem[] = [];
   readonly #context: FilterContext;
+  #patternWeight = 0;
 
   constructor(context: FilterContext) {
     this.#context = context;
@@ -250,6 +252,17 @@ class FilterCheck {
     const index = ownValue(filter, "group_type_index") ?? null;
     if (index !== null && !isGroupTypeIndex(index)) {
       this.#add(`${path}.group_type_index must be an integer from 0 to ${MAX_GROUP_TYPE_INDEX}`);
+    }
+    // Weighed before it is compiled, and once the weight is passed nothing more is.
+    const hadRoom = this.#patternWeight <= MAX_STORED_WEIGHT;
+    this.#patternWeight += weighComparison(operator, value);
+    if (this.#patternWeight > MAX_STORED_WEIGHT) {
+      if (hadRoom) {
+        this.#add(
+          `${path}: the regular expressions of a flag cannot be larger in sum (up to here ${this.#patternWeight}, at most ${MAX_STORED_WEIGHT}; repetitions such as {1,50} count as often as they may repeat).`,
+        );
+      }
+      return;
     }
     const { timeZone } = this.#context.definitions;
     const found = validateComparison(operator, value, timeZone);

@@ -5,7 +5,7 @@ import { matchRule } from "@hedgerow/core/cohorts/match-cohort";
 import { asksForBehavior, readCohortFilters } from "@hedgerow/core/cohorts/read-cohort-filters";
 import type { CohortDefinition } from "@hedgerow/core/flags/flag";
 import type { MatchTools } from "@hedgerow/core/flags/match-property";
-import type { BacktrackingPatterns } from "@hedgerow/core/flags/pattern";
+import { type BacktrackingPatterns, keepPatterns } from "@hedgerow/core/flags/pattern";
 import { PersonView } from "@hedgerow/core/flags/person-view";
 import { createTimeZone } from "@hedgerow/core/flags/zoned-date";
 import type { PerformerSource } from "../events/performers.ts";
@@ -92,6 +92,7 @@ async function* matchingWindows(
   const matchTools: MatchTools = {
     timeZone: createTimeZone(timeZone),
     backtracking: tools.backtracking,
+    compilePattern: keepPatterns(tools.backtracking),
   };
   const calculation = compileCalculation(cohort, matchTools, timeZone);
   if (typeof calculation === "string") throw new CalculationProblem(calculation);

@@ -1,5 +1,9 @@
 import { compare, compileComparison, type Operator } from "@hedgerow/core/flags/match-property";
-import { type BacktrackingPatterns, createPatternBudget } from "@hedgerow/core/flags/pattern";
+import {
+  type BacktrackingPatterns,
+  createPatternBudget,
+  keepPatterns,
+} from "@hedgerow/core/flags/pattern";
 import { createTimeZone } from "@hedgerow/core/flags/zoned-date";
 import type { Json, JsonObject } from "@hedgerow/core/json";
 import { ownValue } from "@hedgerow/core/json";
@@ -33,7 +37,11 @@ export function compilePropertySearch(
   filters: readonly PropertyFilter[],
   { now, timeZone, backtracking, patternBudgets = PATTERN_BUDGETS }: SearchTools,
 ): PropertyCondition {
-  const tools = { timeZone: createTimeZone(timeZone), backtracking };
+  const tools = {
+    timeZone: createTimeZone(timeZone),
+    backtracking,
+    compilePattern: keepPatterns(backtracking),
+  };
   const comparisons = filters.map(({ key, operator, value }) => ({
     key,
     comparison: compileComparison(operator, value, tools),
