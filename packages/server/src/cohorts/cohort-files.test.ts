@@ -28,6 +28,12 @@ const sendForm = (method: "POST" | "PATCH", url: string, fields: Record<string, 
   api.send(method, url, form(fields), {
     "content-type": `multipart/form-data; boundary=${BOUNDARY}`,
   });
+const RULE = {
+  properties: {
+    type: "AND",
+    values: [{ key: "plan", type: "person", operator: "regex", value: "^(?=(a+)+b)" }],
+  },
+};
 const uuidsOf = async (id: number) =>
   (await api.send("GET", `${cohorts}/${id}/persons`)).body.results.map(
     (person: { uuid: string }) => person.uuid,
@@ -123,6 +129,24 @@ describe("members from files", () => {
       "invalid_input",
       "csv",
     ],
+    [
+      "a file of rows without end",
+      { is_static: "true", csv: `distinct_id\n${"a,".repeat(101)}` },
+      "invalid_input",
+      "csv",
+    ],
+    [
+      "a file whose last quote is never closed",
+      { is_static: "true", csv: `${"ann\n".repeat(5000)}"bob` },
+      "invalid_input",
+      "csv",
+    ],
+    [
+      "a file in UTF-16",
+      { is_static: "true", csv: Buffer.from("distinct_id\nann\n", "utf16le").toString() },
+      "invalid_input",
+      "csv",
+    ],
     ["a file for a dynamic cohort", { csv: "ann" }, "invalid_input", "is_static"],
     ["filters that are no JSON", { filters: "{" }, "invalid_input", "filters"],
     ["a long name", { name: "n".repeat(401) }, "max_length", "name"],
@@ -150,6 +174,33 @@ describe("members from files", () => {
       expect((await api.send("GET", `${cohorts}/${body.id}`)).body.name).toBe("Chosen");
       expect(await uuidsOf(body.id)).toEqual([ann.uuid]);
     }
+  });
+
+  test("[CO-25] a change with a file that is refused, or that nobody can be added by, is refused as a whole", async () => {
+    await api.newPerson(projectId, ["ann"]);
+    const members = { name: "Chosen", is_static: true, distinct_ids: ["ann"] };
+    const { body: chosen } = await api.send("POST", cohorts, members);
+    const { body: ruled } = await api.send("POST", cohorts, { name: "Ruled", filters: RULE });
+    const { body: gone } = await api.send("POST", cohorts, { name: "Gone", is_static: true });
+    await api.send("DELETE", `${cohorts}/${gone.id}`);
+    for (const [id, change, status, attr] of [
+      [chosen.id, { csv: "" }, 400, "csv"],
+      [chosen.id, { csv: 'bob\n"cy' }, 400, "csv"],
+      [chosen.id, { csv: "ann", deleted: true }, 400, "deleted"],
+      [chosen.id, { csv: "ann", is_static: false }, 400, "is_static"],
+      [ruled.id, { csv: "ann" }, 400, null],
+      [gone.id, { csv: "ann" }, 404, null],
+    ] as const) {
+      const before = (await api.send("GET", `${cohorts}/${id}`)).body;
+      const answer = await api.send("PATCH", `${cohorts}/${id}`, { name: "Changed", ...change });
+      expect(answer).toMatchObject({ status, body: { attr } });
+      expect((await api.send("GET", `${cohorts}/${id}`)).body).toEqual(before);
+    }
+    const restored = { name: "Back", deleted: false, csv: "ann" };
+    expect(await api.send("PATCH", `${cohorts}/${gone.id}`, restored)).toMatchObject({
+      status: 200,
+      body: { name: "Back", count: 1 },
+    });
   });
 
   test("[CO-25] a form that cannot be read, and a form where none is taken, are refused", async () => {

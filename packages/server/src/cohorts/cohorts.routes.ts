@@ -40,8 +40,8 @@ import {
   wireCohort,
   wireUnknownNames,
 } from "./cohorts.schemas.ts";
-import type { Cohorts } from "./cohorts.ts";
-import { refuseUnfitFile } from "./upload-members.ts";
+import type { Cohorts, UpdateOptions } from "./cohorts.ts";
+import { readMemberFile } from "./upload-members.ts";
 
 const COHORTS = "/api/projects/:project_id/cohorts";
 const COHORT = `${COHORTS}/:id`;
@@ -118,16 +118,16 @@ export function cohortRoutes(
           attr: "is_static",
         });
       }
-      if (body.csv !== undefined) refuseUnfitFile(body.csv);
+      const file = body.csv === undefined ? undefined : await readMemberFile(body.csv);
       const { cohort, unknown } = await cohorts.create(
         projectId,
         { ...cohortChangeOf(body), members },
         callerOf(request).user.id,
       );
-      if (body.csv === undefined) {
+      if (file === undefined) {
         return reply.code(201).send({ ...(await wire(cohort)), ...wireUnknownNames(unknown) });
       }
-      const upload = await cohorts.uploadMembers(projectId, cohort.id, body.csv);
+      const upload = await cohorts.uploadMembers(projectId, cohort.id, file);
       const names = {
         uuids: [...unknown.uuids, ...upload.unknown.uuids],
         distinctIds: [...unknown.distinctIds, ...upload.unknown.distinctIds],
@@ -152,7 +152,7 @@ export function cohortRoutes(
   const update = (
     request: FastifyRequest,
     body: Static<typeof PatchCohortBody>,
-    options?: { readonly isForced: boolean },
+    options: UpdateOptions,
   ) =>
     cohorts.update(
       projectOf(request).id,
@@ -174,10 +174,10 @@ export function cohortRoutes(
       },
       handler: async (request) => {
         const body = request.body as Static<typeof PatchCohortBody>;
-        if (body.csv !== undefined) refuseUnfitFile(body.csv);
-        const changed = await update(request, body);
-        if (body.csv === undefined) return wire(changed);
-        const upload = await cohorts.uploadMembers(changed.projectId, changed.id, body.csv);
+        const file = body.csv === undefined ? undefined : await readMemberFile(body.csv);
+        const changed = await update(request, body, { addsMembers: file !== undefined });
+        if (file === undefined) return wire(changed);
+        const upload = await cohorts.uploadMembers(changed.projectId, changed.id, file);
         return {
           ...(await wire(await cohorts.cohort(changed.projectId, changed.id))),
           ...wireUnknownNames(upload.unknown, upload.unknownCount),

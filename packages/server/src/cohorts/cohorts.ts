@@ -17,10 +17,18 @@ import type {
   NamedPersons,
 } from "./cohort-store.ts";
 import type { MembershipStore } from "./membership-store.ts";
-import { type MemberUpload, uploadMembers } from "./upload-members.ts";
+import { type MemberFile, type MemberUpload, uploadMembers } from "./upload-members.ts";
 
 /** What a caller may change of a cohort; what is absent stays as it is. */
 export type CohortChange = Partial<CohortFields>;
+
+/** What else there is to know of a change. */
+export interface UpdateOptions {
+  /** Deletes a cohort although something uses it. */
+  readonly isForced?: boolean;
+  /** Members are to be added after the change, which is refused where they cannot be. */
+  readonly addsMembers?: boolean;
+}
 
 /** Cohorts as their authors handle them. Ids of other projects' cohorts are unknown ids. */
 export interface Cohorts {
@@ -43,7 +51,7 @@ export interface Cohorts {
     id: number,
     change: CohortChange,
     authorId: number,
-    options?: { readonly isForced: boolean },
+    options?: UpdateOptions,
   ): Promise<CohortRecord>;
 
   /** Deleted cohorts are found too. Throws `not_found`. */
@@ -60,8 +68,8 @@ export interface Cohorts {
   /** Throws `not_found` for an unknown person and for one who is no member. */
   removeMember(projectId: number, id: number, person: NamedPersons): Promise<void>;
 
-  /** Adds the persons of a CSV file: see {@link uploadMembers}. */
-  uploadMembers(projectId: number, id: number, csv: string): Promise<MemberUpload>;
+  /** Adds the persons of a file: see {@link uploadMembers}. */
+  uploadMembers(projectId: number, id: number, file: MemberFile): Promise<MemberUpload>;
 
   /** Persons of a cohort that is not deleted. Throws `not_found`. */
   persons(
@@ -107,7 +115,7 @@ export function createCohorts({
   };
   const requireStatic = async (projectId: number, id: number, action: string) => {
     const { isStatic } = await liveCohort(projectId, id);
-    if (!isStatic) throw new Refusal("invalid_input", `Can only ${action} static cohorts`);
+    if (!isStatic) throw notStatic(action);
   };
 
   const create: Cohorts["create"] = async (projectId, { members, ...draft }, authorId) => {
@@ -133,7 +141,7 @@ export function createCohorts({
   return {
     create,
 
-    async update(projectId, id, change, authorId, { isForced } = { isForced: false }) {
+    async update(projectId, id, change, authorId, { isForced = false, addsMembers = false } = {}) {
       const changed = await changeDefinitions(projectId, async ({ definitions }) => {
         const current = await cohort(projectId, id);
         const fields = ruledFields({ ...current, ...change });
@@ -144,6 +152,7 @@ export function createCohorts({
             { attr: "is_static" },
           );
         }
+        if (addsMembers) refuseMembers(current, fields);
         if (fields.deleted && !current.deleted && !isForced) refuseNeededCohort(definitions, id);
         if (!fields.deleted && (current.deleted || change.filters)) {
           checkRule(definitions, fields, id);
@@ -195,10 +204,10 @@ export function createCohorts({
       await onChanged(projectId, id);
     },
 
-    async uploadMembers(projectId, id, csv) {
+    async uploadMembers(projectId, id, file) {
       await requireStatic(projectId, id, "add users to");
       const tools = { cohortStore, memberships, clock };
-      const upload = await uploadMembers({ projectId, id }, csv, tools);
+      const upload = await uploadMembers({ projectId, id }, file, tools);
       await onChanged(projectId, id);
       return upload;
     },
@@ -253,6 +262,20 @@ function checkRule(
   id: number | null,
 ): void {
   refuseProblem(validateCohortFilters(filters, { definitions, id }));
+}
+
+function notStatic(action: string): Refusal {
+  return new Refusal("invalid_input", `Can only ${action} static cohorts`);
+}
+
+/** Refuses a change after which the cohort takes no members. */
+function refuseMembers(current: CohortFields, changed: CohortFields): void {
+  if (!current.isStatic) throw notStatic("add users to");
+  if (!changed.deleted) return;
+  if (current.deleted) throw NOT_FOUND();
+  throw new Refusal("invalid_input", "A cohort cannot be deleted and given members at once.", {
+    attr: "deleted",
+  });
 }
 
 function namesAny({ uuids, distinctIds }: NamedPersons): boolean {

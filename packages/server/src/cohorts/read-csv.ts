@@ -1,61 +1,101 @@
-/**
- * Rows of a CSV text (RFC 4180): fields in quotes may hold commas, line ends and doubled quotes.
- * Empty lines are left out; a byte order mark is ignored.
- */
-export function* readCsv(text: string): Generator<readonly string[]> {
-  let row: string[] = [];
-  let at = text.startsWith("\uFEFF") ? 1 : 0;
-  const end = text.length;
-  while (at < end) {
-    let field: string;
-    if (text[at] === '"') {
-      [field, at] = readQuoted(text, at + 1);
-      // What follows a closing quote up to the next separator belongs to the field.
-      const next = fieldEnd(text, at);
-      field += text.slice(at, next);
-      at = next;
-    } else {
-      const next = fieldEnd(text, at);
-      field = text.slice(at, next);
-      at = next;
-    }
-    row.push(field);
-    if (at < end && text[at] === ",") {
-      at++;
-      // A comma at the very end is followed by an empty field.
-      if (at < end) continue;
-      row.push("");
-    }
-    if (row.length > 1 || row[0] !== "") yield row;
-    row = [];
-    at += text.startsWith("\r\n", at) ? 2 : 1;
-  }
-}
+import { Refusal } from "../http/errors.ts";
+import { createSlices, type Slices } from "../platform/slices.ts";
 
-function fieldEnd(text: string, from: number): number {
-  let at = from;
-  while (at < text.length) {
-    const unit = text.charCodeAt(at);
-    if (unit === COMMA || unit === LINE_FEED || unit === CARRIAGE_RETURN) break;
-    at++;
-  }
-  return at;
-}
+/** Fields of one row. */
+const MAX_COLUMNS = 100;
+/** UTF-16 units of one field. */
+const MAX_FIELD_LENGTH = 1_000;
+/** Fields read between two looks at the clock: less than a millisecond of work. */
+const FIELDS_PER_LOOK = 64;
 
+const QUOTE = 0x22;
 const COMMA = 0x2c;
 const LINE_FEED = 0x0a;
 const CARRIAGE_RETURN = 0x0d;
 
-/** A quoted field from after its first quote on, and where it ends, after the last one. */
-function readQuoted(text: string, from: number): [field: string, end: number] {
-  const parts: string[] = [];
-  let start = from;
-  for (;;) {
-    const quote = text.indexOf('"', start);
-    if (quote === -1) return [[...parts, text.slice(start)].join(""), text.length];
-    parts.push(text.slice(start, quote));
-    if (text[quote + 1] !== '"') return [parts.join(""), quote + 1];
-    parts.push('"');
-    start = quote + 2;
+/**
+ * Hands out the rows of a CSV text (RFC 4180), a slice at a time: fields in quotes may hold commas,
+ * line ends and doubled quotes. Empty lines are left out; a byte order mark is ignored.
+ *
+ * Throws a {@link Refusal} for a row of too many columns, a field that is too long, a quote that is
+ * never closed, and NUL characters, which text in UTF-16 is full of. What `takeRow` throws ends the
+ * reading.
+ */
+export async function readCsv(
+  text: string,
+  takeRow: (row: readonly string[]) => void,
+  slices: Slices = createSlices(),
+): Promise<void> {
+  if (text.includes("\0")) {
+    throw refusal("The file holds NUL characters. Save it as UTF-8 text.");
   }
+  let row: string[] = [];
+  let rowNumber = 1;
+  let fieldsRead = 0;
+  let at = text.startsWith("\uFEFF") ? 1 : 0;
+  const end = text.length;
+  while (at < end) {
+    fieldsRead += 1;
+    if (fieldsRead % FIELDS_PER_LOOK === 0 && slices.isOver()) await slices.next();
+    let field = "";
+    if (text.charCodeAt(at) === QUOTE) [field, at] = readQuoted(text, at + 1, rowNumber);
+    // What follows a closing quote up to the next separator belongs to the field.
+    const next = fieldEnd(text, at);
+    field += text.slice(at, next);
+    at = next;
+    if (field.length > MAX_FIELD_LENGTH) throw tooLong(rowNumber);
+    row.push(field);
+    const isLastOfRow = at === end || text.charCodeAt(at) !== COMMA;
+    if (!isLastOfRow) {
+      at += 1;
+      // A comma at the very end is followed by an empty field.
+      if (at === end) row.push("");
+    }
+    if (row.length > MAX_COLUMNS) {
+      throw refusal(`Row ${rowNumber} of the file has more than ${MAX_COLUMNS} columns.`);
+    }
+    if (!isLastOfRow && at < end) continue;
+    if (row.length > 1 || row[0] !== "") takeRow(row);
+    row = [];
+    rowNumber += 1;
+    at += text.startsWith("\r\n", at) ? 2 : 1;
+  }
+}
+
+/** Where a field ends; no further than what is too long for one. */
+function fieldEnd(text: string, from: number): number {
+  const last = Math.min(text.length, from + MAX_FIELD_LENGTH + 1);
+  let at = from;
+  while (at < last) {
+    const unit = text.charCodeAt(at);
+    if (unit === COMMA || unit === LINE_FEED || unit === CARRIAGE_RETURN) break;
+    at += 1;
+  }
+  return at;
+}
+
+/** A quoted field from after its first quote on, and where it ends, after the last one. */
+function readQuoted(text: string, from: number, rowNumber: number): [field: string, end: number] {
+  let field = "";
+  let start = from;
+  for (let at = from; at < text.length; at += 1) {
+    if (field.length + at - start > MAX_FIELD_LENGTH) throw tooLong(rowNumber);
+    if (text.charCodeAt(at) !== QUOTE) continue;
+    field += text.slice(start, at);
+    if (text.charCodeAt(at + 1) !== QUOTE) return [field, at + 1];
+    // The second quote of two stands for one, and begins the next stretch.
+    at += 1;
+    start = at;
+  }
+  throw refusal(`A quote in row ${rowNumber} of the file is never closed.`);
+}
+
+function tooLong(rowNumber: number): Refusal {
+  return refusal(
+    `Row ${rowNumber} of the file has a field of more than ${MAX_FIELD_LENGTH} characters, or a quote that is never closed.`,
+  );
+}
+
+function refusal(detail: string): Refusal {
+  return new Refusal("invalid_input", detail, { attr: "csv" });
 }
