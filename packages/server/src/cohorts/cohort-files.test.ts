@@ -31,7 +31,7 @@ const sendForm = (method: "POST" | "PATCH", url: string, fields: Record<string, 
 const RULE = {
   properties: {
     type: "AND",
-    values: [{ key: "plan", type: "person", operator: "regex", value: "^(?=(a+)+b)" }],
+    values: [{ key: "plan", type: "person", operator: "regex", value: "(a|b)x{20}y{20}" }],
   },
 };
 const uuidsOf = async (id: number) =>
@@ -286,6 +286,28 @@ describe("persons of a list", () => {
     expect((await api.send("GET", `${cohorts}/${cohort.id}`)).body.count).toBe(1);
     expect(await uuidsOf(cohort.id)).toEqual(uuids.slice(1));
   });
+});
+
+describe("a cohort whose patterns take too long", () => {
+  test("[CO-26] is refused where its persons are asked for, and leaves no copy behind", async () => {
+    await manyPersons(1_000);
+    await api.database.writes
+      .updateTable("persons")
+      .set({ properties: JSON.stringify({ plan: "a".repeat(600) }) })
+      .where("project_id", "=", projectId)
+      .execute();
+    const { body: cohort } = await api.send("POST", cohorts, { name: "Slow", filters: RULE });
+    const refused = {
+      status: 400,
+      body: { type: "validation_error", code: "invalid_input", attr: "filters" },
+    };
+    const path = `${cohorts}/${cohort.id}`;
+    expect(await api.send("GET", `${path}/persons`)).toMatchObject(refused);
+    for (const method of ["GET", "POST"] as const) {
+      expect(await api.send(method, `${path}/duplicate_as_static_cohort`)).toMatchObject(refused);
+    }
+    expect((await api.send("GET", cohorts)).body.count).toBe(1);
+  }, 60_000);
 });
 
 describe("a cohort in use", () => {

@@ -1,6 +1,7 @@
 import { validateCohortFilters } from "@hedgerow/core/cohorts/validate-cohort";
 import type { JsonObject } from "@hedgerow/core/json";
 import { describeChanges } from "../activity/describe-change.ts";
+import { QueryTooLong } from "../events/event-store.ts";
 import type { ChangeDefinitions } from "../flags/change-definitions.ts";
 import { listNames, referencesOf } from "../flags/definition-references.ts";
 import type { VersionedDefinitions } from "../flags/flag-store.ts";
@@ -17,6 +18,7 @@ import type {
   NamedPersons,
 } from "./cohort-store.ts";
 import type { MembershipStore } from "./membership-store.ts";
+import { createPersonTally } from "./person-tally.ts";
 import { type MemberFile, type MemberUpload, uploadMembers } from "./upload-members.ts";
 
 /** What a caller may change of a cohort; what is absent stays as it is. */
@@ -71,14 +73,14 @@ export interface Cohorts {
   /** Adds the persons of a file: see {@link uploadMembers}. */
   uploadMembers(projectId: number, id: number, file: MemberFile): Promise<MemberUpload>;
 
-  /** Persons of a cohort that is not deleted. Throws `not_found`. */
+  /** Persons of a cohort that is not deleted. Throws `not_found`, and refuses one whose patterns take too long. */
   persons(
     projectId: number,
     id: number,
     page: CohortPage,
   ): Promise<CohortPersons & { readonly cohort: CohortRecord }>;
 
-  /** A new static cohort of those who are in a cohort now. */
+  /** A new static cohort of those who are in a cohort now; refused as {@link persons} is. */
   duplicateAsStatic(projectId: number, id: number, authorId: number): Promise<CohortRecord>;
 }
 
@@ -116,6 +118,19 @@ export function createCohorts({
   const requireStatic = async (projectId: number, id: number, action: string) => {
     const { isStatic } = await liveCohort(projectId, id);
     if (!isStatic) throw notStatic(action);
+  };
+
+  const pageOf = async (of: CohortRecord, page: CohortPage): Promise<CohortPersons> => {
+    try {
+      return await findPersons(of, page);
+    } catch (error) {
+      if (!(error instanceof QueryTooLong)) throw error;
+      throw new Refusal(
+        "invalid_input",
+        "The persons of the cohort take too long to find. Use simpler patterns in its filters.",
+        { attr: "filters" },
+      );
+    }
   };
 
   const create: Cohorts["create"] = async (projectId, { members, ...draft }, authorId) => {
@@ -214,22 +229,24 @@ export function createCohorts({
 
     async persons(projectId, id, page) {
       const found = await liveCohort(projectId, id);
-      return { ...(await findPersons(found, page)), cohort: found };
+      return { ...(await pageOf(found, page)), cohort: found };
     },
 
     async duplicateAsStatic(projectId, id, authorId) {
       const original = await liveCohort(projectId, id);
-      const copy = { name: `${original.name} (static copy)`, isStatic: true, members: NOBODY };
-      const { cohort: made } = await create(projectId, copy, authorId);
+      // All of them are found first: a search that fails leaves no cohort behind.
+      const found = createPersonTally();
       let after: PersonMark | null | undefined;
       while (after !== null) {
         const page = { limit: COPIED_AT_ONCE, offset: 0, ...(after && { after }) };
-        const { persons, next } = await findPersons(original, page);
-        if (persons.length > 0) {
-          const members = { uuids: persons.map(({ uuid }) => uuid), distinctIds: [] };
-          await cohortStore.addMembers(projectId, made.id, members, clock());
-        }
+        const { persons, next } = await pageOf(original, page);
+        for (const { uuid } of persons) found.add(uuid, 1);
         after = next;
+      }
+      const copy = { name: `${original.name} (static copy)`, isStatic: true, members: NOBODY };
+      const { cohort: made } = await create(projectId, copy, authorId);
+      for (const uuids of found.uuids(COPIED_AT_ONCE)) {
+        await cohortStore.addMembers(projectId, made.id, { uuids, distinctIds: [] }, clock());
       }
       return await cohort(projectId, made.id);
     },
