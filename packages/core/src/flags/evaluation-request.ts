@@ -1,4 +1,5 @@
 import type { JsonObject } from "../json.ts";
+import type { PatternBudget } from "./pattern.ts";
 
 /** Which flags a request asks for (flag-evaluation 12). */
 export interface FlagSelection {
@@ -30,6 +31,8 @@ export interface EvaluationRequest {
   readonly geoProperties: JsonObject;
   readonly stored: StoredFacts;
   readonly selection: FlagSelection;
+  /** A fresh budget to take from, for callers who want to know what was taken. */
+  readonly patternBudget?: PatternBudget;
 }
 
 /** What the stores know of the person and groups of a request. */

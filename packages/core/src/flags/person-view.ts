@@ -14,6 +14,7 @@ export interface PersonSources {
   readonly personProperties: JsonObject;
   readonly geoProperties: JsonObject;
   readonly stored: { readonly person: StoredPersonFacts | null | "unavailable" };
+  readonly patternBudget?: PatternBudget;
 }
 
 /**
@@ -41,7 +42,7 @@ export class PersonView implements MatchContext {
     this.sent = sources.personProperties;
     this.geo = sources.geoProperties;
     this.properties = person === null || person === "unavailable" ? null : person.properties;
-    this.budget = null;
+    this.budget = sources.patternBudget ?? null;
     this.memberships = null;
   }
 

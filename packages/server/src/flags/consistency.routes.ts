@@ -35,6 +35,9 @@ export function consistencyRoutes(
               description: "Flags that SDKs leave to the server: nothing is compared of them.",
             }),
             persons: Type.Integer(),
+            is_partial: Type.Boolean({
+              description: "True when comparing all that was asked for would have taken too long.",
+            }),
             compared: Type.Integer(),
             differing: Type.Integer(),
             differences: Type.Array(
@@ -59,13 +62,14 @@ export function consistencyRoutes(
           attr: "persons",
         });
       }
-      const { leftToServer, differences, ...counts } = await checkConsistency(
+      const { leftToServer, isPartial, differences, ...counts } = await checkConsistency(
         projectOf(request).id,
         { maxPersons },
       );
       return {
         ...counts,
         left_to_server: leftToServer,
+        is_partial: isPartial,
         differences: differences.map(({ distinctId, personId, ...difference }) => ({
           ...difference,
           distinct_id: distinctId,

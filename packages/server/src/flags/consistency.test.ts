@@ -83,6 +83,7 @@ const compile = (made: ProjectDefinitions) => compileFlags(made);
 
 function check(
   feedOf: (...args: Parameters<typeof wireLocalDefinitions>) => LocalFeed = wireLocalDefinitions,
+  options: { readonly maxCompareMs?: number } = {},
 ): CheckConsistency {
   const snapshot = { revision: 1, definitions, flagSet: compile(definitions) };
   return createCheckConsistency({
@@ -112,6 +113,7 @@ function check(
     compile,
     feedOf,
     clock: () => now,
+    ...options,
   });
 }
 
@@ -122,10 +124,16 @@ describe("comparing local with remote evaluation", () => {
       // static, needs-static, steady
       leftToServer: 3,
       persons: 50,
+      isPartial: false,
       compared: 50 * 7 * 2,
       differing: 0,
       differences: [],
     });
+  });
+
+  test("[LE-14] ends when the time is over, and says so", async () => {
+    const report = await check(wireLocalDefinitions, { maxCompareMs: 0 })(1, { maxPersons: 50 });
+    expect(report).toMatchObject({ persons: 1, isPartial: true, compared: 7 * 2 });
   });
 
   test("[LE-14] finds what a feed that tells something else makes of a flag, with the persons", async () => {

@@ -1,4 +1,3 @@
-import { setImmediate as nextTurn } from "node:timers/promises";
 import { encodeJson, parseExactJson } from "@hedgerow/core/exact-json";
 import { evaluateFlags } from "@hedgerow/core/flags/evaluate-flags";
 import type { EvaluationRequest, StoredFacts } from "@hedgerow/core/flags/evaluation-request";
@@ -9,6 +8,7 @@ import type {
 } from "@hedgerow/core/flags/flag";
 import type { CompiledFlag, FlagSet } from "@hedgerow/core/flags/flag-set";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
+import { createSlices } from "../platform/slices.ts";
 import type { Audience, AudienceGroup } from "./audience.ts";
 import type { CompiledFlags, FlagSnapshot } from "./compiled-flags.ts";
 import type { VersionedDefinitions } from "./flag-store.ts";
@@ -46,6 +46,8 @@ export interface ConsistencyReport {
   /** Flags that SDKs leave to the server for everyone: nothing is compared of them. */
   readonly leftToServer: number;
   readonly persons: number;
+  /** True when comparing took too long: it ended before all persons that were asked for. */
+  readonly isPartial: boolean;
   readonly compared: number;
   readonly differing: number;
   /** The first differences. */
@@ -63,8 +65,8 @@ export type CheckConsistency = (
 ) => Promise<ConsistencyReport>;
 
 const MAX_DIFFERENCES = 100;
-/** Evaluating makes room for other work this often. */
-const SLICE_MS = 10;
+/** Comparing for somebody who waits ends here. */
+const MAX_COMPARE_MS = 10_000;
 const FEEDS = [
   { feed: "with_cohorts", sendCohorts: true },
   { feed: "without_cohorts", sendCohorts: false },
@@ -77,6 +79,7 @@ export function createCheckConsistency({
   compile,
   feedOf,
   clock,
+  maxCompareMs = MAX_COMPARE_MS,
 }: {
   audience: Audience;
   compiledFlags: Pick<CompiledFlags, "get">;
@@ -84,6 +87,8 @@ export function createCheckConsistency({
   /** The definitions feed in its wire form. */
   feedOf: (projectId: number, definitions: VersionedDefinitions, options: FeedOptions) => LocalFeed;
   clock: () => Date;
+  /** After so long a report tells of the persons compared by then. */
+  maxCompareMs?: number;
 }): CheckConsistency {
   return async (projectId, { maxPersons }) => {
     const snapshot = await compiledFlags.get(projectId);
@@ -104,11 +109,17 @@ export function createCheckConsistency({
     let differing = 0;
     let compared = 0;
     let persons = 0;
-    let sliceEndsMs = performance.now() + SLICE_MS;
+    let isPartial = false;
+    const slices = createSlices();
+    const endMs = performance.now() + maxCompareMs;
 
     people: for await (const run of audience.persons(projectId, { hashKeyOverrides: true })) {
       for (const { uuid, distinctId, facts } of run) {
         if (persons === maxPersons) break people;
+        if (persons > 0 && performance.now() > endMs) {
+          isPartial = true;
+          break people;
+        }
         const groups = groupsOf(persons);
         persons += 1;
         const names = Object.entries(groups);
@@ -116,11 +127,13 @@ export function createCheckConsistency({
         const properties = Object.fromEntries(
           names.map(([name, group]) => [name, group.properties]),
         );
+        if (slices.isOver()) await slices.next();
         const server = valuesOf(snapshot.flagSet, {
           ...asking(now, distinctId, keys),
           stored: { person: facts, groups: properties },
         });
         for (const { feed, set, decidable } of locals) {
+          if (slices.isOver()) await slices.next();
           const local = valuesOf(set, {
             ...asking(now, distinctId, keys),
             personProperties: facts.properties,
@@ -136,17 +149,13 @@ export function createCheckConsistency({
             differences.push({ key, feed, distinctId, personId: uuid, local: here, server: there });
           }
         }
-        if (performance.now() > sliceEndsMs) {
-          await nextTurn();
-          sliceEndsMs = performance.now() + SLICE_MS;
-        }
       }
     }
     const { length } = snapshot.definitions.flags;
     const leftToServer = snapshot.definitions.flags.filter(
       ({ key }) => !locals.some(({ decidable }) => decidable.includes(key)),
     ).length;
-    return { flags: length, leftToServer, persons, compared, differing, differences };
+    return { flags: length, leftToServer, persons, isPartial, compared, differing, differences };
   };
 
   /** Tells the groups of the n-th person: the stored groups of each type, taken in turns. */

@@ -123,6 +123,56 @@ describe("counting whom a condition is for", () => {
   });
 });
 
+describe("patterns that cost much", () => {
+  /** The turns that others had while something was done. */
+  async function turnsDuring(work: () => Promise<unknown>): Promise<number> {
+    let turns = 0;
+    let isDone = false;
+    const count = () => {
+      turns += 1;
+      if (!isDone) setImmediate(count);
+    };
+    setImmediate(count);
+    await work();
+    isDone = true;
+    return turns;
+  }
+  const costly = { key: "text", type: "person", operator: "not_regex", value: "^(?=(a|aa)+$b)" };
+  let own: number;
+  beforeAll(async () => {
+    own = await api.newProject();
+    const rows = Array.from({ length: 400 }, (_, at) => ({
+      project_id: own,
+      uuid: `20000000-0000-4000-8000-${String(at).padStart(12, "0")}`,
+      properties: JSON.stringify({ text: "a".repeat(3000) }),
+      property_times: '{"set":{},"setOnce":{}}',
+      created_at: at,
+      is_identified: 0,
+    }));
+    await api.database.writes.insertInto("persons").values(rows).execute();
+  });
+
+  test("[FM-31] are counted for some persons only, and others have their turn", async () => {
+    const url = `/api/projects/${own}/feature_flags/user_blast_radius`;
+    let body: unknown;
+    const turns = await turnsDuring(async () => {
+      body = (await api.send("POST", url, { condition: { properties: [costly] } })).body;
+    });
+    expect(body).toMatchObject({ total_users: 400, is_estimate: true });
+    expect(turns).toBeGreaterThan(1);
+  });
+
+  test("[FM-32] leave others their turn while a cohort is made", async () => {
+    const flags = `/api/projects/${own}/feature_flags`;
+    const filters = { groups: [{ properties: [costly], rollout_percentage: 100 }] };
+    const { id } = (await api.send("POST", flags, { key: "costly", filters })).body;
+    const turns = await turnsDuring(() =>
+      api.send("POST", `${flags}/${id}/create_static_cohort_for_flag`),
+    );
+    expect(turns).toBeGreaterThan(1);
+  });
+});
+
 describe("a static cohort of whom a flag is on for", () => {
   test("[FM-32] holds exactly the stored persons that flag requests answer so", async () => {
     const { body: flag } = await api.send("POST", path, {

@@ -2,9 +2,11 @@ import { evaluateFlags } from "@hedgerow/core/flags/evaluate-flags";
 import type { EvaluationRequest, StoredFacts } from "@hedgerow/core/flags/evaluation-request";
 import type { FlagDefinition, ProjectDefinitions } from "@hedgerow/core/flags/flag";
 import type { FlagSet } from "@hedgerow/core/flags/flag-set";
+import { createPatternBudget, type PatternBudget } from "@hedgerow/core/flags/pattern";
 import { selectFlags } from "@hedgerow/core/flags/select-flags";
 import type { Json, JsonObject } from "@hedgerow/core/json";
 import { Refusal } from "../http/errors.ts";
+import { createSlices, filterInSlices } from "../platform/slices.ts";
 import type { Audience, AudienceGroup, AudiencePerson } from "./audience.ts";
 import { checkFilters } from "./check-filters.ts";
 import type { CompiledFlags } from "./compiled-flags.ts";
@@ -13,7 +15,7 @@ import type { CompiledFlags } from "./compiled-flags.ts";
 export interface Reach {
   readonly affected: number;
   readonly total: number;
-  /** True when counting would have taken too long: the first counted stand for all. */
+  /** True when counting would have taken too long: the newest stand for all. */
   readonly isEstimate: boolean;
 }
 
@@ -37,8 +39,8 @@ export interface FlagReach {
 const MAX_COUNT_MS = 10_000;
 /** No flag has this key: it has a character that keys have not. */
 const PROBE_KEY = "?";
-/** Evaluating makes room for other work this often. */
-const SLICE_PERSONS = 100;
+/** What patterns may cost while counting, as multiples of what one flag request may. */
+const PATTERN_BUDGETS = 50;
 
 /** {@link FlagReach} over all that is stored. */
 export function createFlagReach({
@@ -57,20 +59,32 @@ export function createFlagReach({
   clock: () => Date;
   maxCountMs?: number;
 }): FlagReach {
-  /** Counts by runs until the time is over. */
+  /** Counts until the time is over, or patterns have cost too much. */
   async function count<Item>(
     total: number,
     runs: AsyncIterable<readonly Item[]>,
-    isAffected: (item: Item) => boolean,
+    isAffected: (item: Item, patternBudget: PatternBudget) => boolean,
   ): Promise<Reach> {
     const endMs = performance.now() + maxCountMs;
+    const slices = createSlices();
+    const left = createPatternBudget();
+    left.steps *= PATTERN_BUDGETS;
+    left.backtrackingSteps *= PATTERN_BUDGETS;
     let seen = 0;
     let affected = 0;
     for await (const run of runs) {
-      for (const item of run) if (isAffected(item)) affected += 1;
-      seen += run.length;
-      if (performance.now() > endMs && seen < total) {
-        return { affected: Math.round((affected * total) / seen), total, isEstimate: true };
+      for (const item of run) {
+        const budget = createPatternBudget();
+        const { steps, backtrackingSteps } = budget;
+        if (isAffected(item, budget)) affected += 1;
+        seen += 1;
+        left.steps -= steps - budget.steps;
+        left.backtrackingSteps -= backtrackingSteps - budget.backtrackingSteps;
+        const isOver = left.steps < 0 || left.backtrackingSteps < 0 || performance.now() > endMs;
+        if (isOver && seen < total) {
+          return { affected: Math.round((affected * total) / seen), total, isEstimate: true };
+        }
+        if (slices.isOver()) await slices.next();
       }
     }
     return { affected, total: seen, isEstimate: false };
@@ -98,7 +112,7 @@ export function createFlagReach({
         return await count(
           await audience.countPersons(projectId),
           audience.persons(projectId, { hashKeyOverrides: false }),
-          (person) => isOn(requestOfPerson(person)),
+          (person, budget) => isOn(requestOfPerson(person), budget),
         );
       }
       const type = definitions.groupTypes.find(({ index }) => index === groupTypeIndex);
@@ -106,7 +120,7 @@ export function createFlagReach({
       return await count(
         await audience.countGroups(projectId, groupTypeIndex),
         audience.groups(projectId, groupTypeIndex),
-        (group) => isOn(requestOfGroup(type.name, group)),
+        (group, budget) => isOn(requestOfGroup(type.name, group), budget),
       );
     },
 
@@ -115,11 +129,14 @@ export function createFlagReach({
       const { flagSet } = await compiledFlags.get(projectId);
       const isOn = evaluator(flagSet, flag.key, clock());
       const runs = audience.persons(projectId, { hashKeyOverrides: true });
+      const slices = createSlices();
       for await (const persons of runs) {
-        for (let from = 0; from < persons.length; from += SLICE_PERSONS) {
-          const slice = persons.slice(from, from + SLICE_PERSONS);
-          yield slice.filter((person) => isOn(requestOfPerson(person))).map(({ uuid }) => uuid);
-        }
+        const on = await filterInSlices(
+          persons,
+          (person) => isOn(requestOfPerson(person), createPatternBudget()),
+          slices,
+        );
+        yield on.map(({ uuid }) => uuid);
       }
     },
   };
@@ -158,7 +175,11 @@ function requestOfGroup(typeName: string, { key, properties }: AudienceGroup): A
 }
 
 /** Tells whether a flag is on, with what it depends on. */
-function evaluator(set: FlagSet, key: string, now: Date): (asker: Asker) => boolean {
+function evaluator(
+  set: FlagSet,
+  key: string,
+  now: Date,
+): (asker: Asker, patternBudget: PatternBudget) => boolean {
   const runtime = set.byKey.get(key)?.definition.evaluationRuntime;
   const selection = {
     keys: [key],
@@ -167,9 +188,10 @@ function evaluator(set: FlagSet, key: string, now: Date): (asker: Asker) => bool
     onlySurveyFlags: false,
   };
   const selected = selectFlags(set, selection);
-  return (asker) => {
+  return (asker, patternBudget) => {
     const request: EvaluationRequest = {
       ...asker,
+      patternBudget,
       now,
       deviceId: null,
       anonDistinctId: null,

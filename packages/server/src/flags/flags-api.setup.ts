@@ -6,6 +6,7 @@ import { activityRoutes } from "../activity/activity.routes.ts";
 import { createCohortPersons } from "../cohorts/cohort-persons.ts";
 import { cohortRoutes } from "../cohorts/cohorts.routes.ts";
 import { createCohorts } from "../cohorts/cohorts.ts";
+import { createBacktrackingRegex } from "../engines/backtracking-regex/backtracking-regex.ts";
 import { createAccountStore } from "../engines/sql/account-store.ts";
 import { createActivityLog } from "../engines/sql/activity-log.ts";
 import { createAudience } from "../engines/sql/audience.ts";
@@ -61,9 +62,10 @@ export async function openFlagsApi(reachOptions: { readonly maxCountMs?: number 
   const throwFault = (error: unknown) => {
     throw error;
   };
+  const backtracking = createBacktrackingRegex();
   const compiledFlags = createCompiledFlags({
     flagStore,
-    compile: (definitions) => compileFlags(definitions),
+    compile: (definitions) => compileFlags(definitions, { backtracking }),
     reportFault: throwFault,
   });
   const changeDefinitions = createChangeDefinitions({ compiledFlags, reportFault: throwFault });
@@ -148,7 +150,7 @@ export async function openFlagsApi(reachOptions: { readonly maxCountMs?: number 
         reach: createFlagReach({
           audience: createAudience(database),
           compiledFlags,
-          compile: (definitions, earlier) => compileFlags(definitions, {}, earlier),
+          compile: (definitions, earlier) => compileFlags(definitions, { backtracking }, earlier),
           caughtUp: async () => {},
           clock: () => clock.now,
           ...reachOptions,
