@@ -130,4 +130,29 @@ describe("compiling after a change", () => {
       ]),
     );
   });
+
+  it("[FE-51] compiles no pattern of what is stored, however many, until it is run, and then few", () => {
+    const properties = Array.from({ length: 2_000 }, (_, at) => ({
+      key: "s",
+      type: "person",
+      operator: "not_regex",
+      value: `((a{1,50}){1,5}b|[^c]{3,9}x){1,9}${at}`,
+    }));
+    let compiledCount = 0;
+    const compilePattern = () => {
+      compiledCount += 1;
+      return { test: () => false };
+    };
+    const set = compileFlags(
+      projectOf([flagDefinition({ key: "heavy", id: 1, filters: { groups: [{ properties }] } })], {
+        cohorts: [dynamicCohort(2, { type: "OR", values: properties })],
+      }),
+      { compilePattern },
+    );
+    expect(compiledCount).toBe(0);
+    const { evaluations } = evaluateFlags(set, evaluationRequest({ personProperties: { s: "x" } }));
+    expect(evaluations.map(({ value }) => value)).toEqual([false]);
+    expect(compiledCount).toBeGreaterThan(100);
+    expect(compiledCount).toBeLessThan(200);
+  });
 });

@@ -67,7 +67,6 @@ function problem(code: string, detail: string): DefinitionProblem {
 class FilterCheck {
   readonly problems: DefinitionProblem[] = [];
   readonly #context: FilterContext;
-  #patternWeight = 0;
 
   constructor(context: FilterContext) {
     this.#context = context;
@@ -88,6 +87,30 @@ class FilterCheck {
     return true;
   }
 
+  /** All patterns are weighed before any is compiled. */
+  #isOverweight(lists: Readonly<Record<string, readonly JsonObject[]>>): boolean {
+    let weight = 0;
+    for (const [name, conditions] of Object.entries(lists)) {
+      for (const [group, condition] of conditions.entries()) {
+        const properties = ownValue(condition, "properties");
+        if (!Array.isArray(properties)) continue;
+        for (const [at, filter] of (properties as readonly Json[]).entries()) {
+          if (!isJsonObject(filter)) continue;
+          weight += weighComparison(
+            ownValue(filter, "operator") ?? null,
+            ownValue(filter, "value"),
+          );
+          if (weight <= MAX_STORED_WEIGHT) continue;
+          this.#add(
+            `filters.${name}[${group}].properties[${at}]: the regular expressions of a flag cannot be larger in sum (up to here ${weight}, at most ${MAX_STORED_WEIGHT}; repetitions such as {1,50} count as often as they may repeat).`,
+          );
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
   all(filters: JsonObject): void {
     this.#spelling(filters, KEYS.filters, "filters");
     const version = ownValue(filters, "version") ?? null;
@@ -97,11 +120,13 @@ class FilterCheck {
     this.#flag(filters, "feature_enrollment");
     this.#flag(filters, "early_exit");
     const conditions = this.#objects(filters, "groups", "filters");
+    const superConditions = this.#objects(filters, "super_groups", "filters");
     if (this.#isTooLarge(conditions)) return;
+    if (this.#isOverweight({ groups: conditions, super_groups: superConditions })) return;
     for (const [at, condition] of conditions.entries()) {
       this.#condition(condition, `filters.groups[${at}]`, aggregation);
     }
-    for (const [at, condition] of this.#objects(filters, "super_groups", "filters").entries()) {
+    for (const [at, condition] of superConditions.entries()) {
       this.#condition(condition, `filters.super_groups[${at}]`, null);
     }
     const variantKeys = this.#variants(filters);
@@ -252,17 +277,6 @@ class FilterCheck {
     const index = ownValue(filter, "group_type_index") ?? null;
     if (index !== null && !isGroupTypeIndex(index)) {
       this.#add(`${path}.group_type_index must be an integer from 0 to ${MAX_GROUP_TYPE_INDEX}`);
-    }
-    // Weighed before it is compiled, and once the weight is passed nothing more is.
-    const hadRoom = this.#patternWeight <= MAX_STORED_WEIGHT;
-    this.#patternWeight += weighComparison(operator, value);
-    if (this.#patternWeight > MAX_STORED_WEIGHT) {
-      if (hadRoom) {
-        this.#add(
-          `${path}: the regular expressions of a flag cannot be larger in sum (up to here ${this.#patternWeight}, at most ${MAX_STORED_WEIGHT}; repetitions such as {1,50} count as often as they may repeat).`,
-        );
-      }
-      return;
     }
     const { timeZone } = this.#context.definitions;
     const found = validateComparison(operator, value, timeZone);
