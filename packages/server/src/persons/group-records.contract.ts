@@ -64,6 +64,44 @@ export function groupRecordsContract(open: () => Promise<GroupRecordsFixture>): 
     unset,
   });
 
+  test("lets others have their turn between groups whose condition takes long", async () => {
+    for (const key of ["a", "b", "c", "d"]) await identify("company", key);
+    let turns = 0;
+    let isDone = false;
+    const count = () => {
+      turns += 1;
+      if (!isDone) setImmediate(count);
+    };
+    setImmediate(count);
+    const turnOf: number[] = [];
+    const matches = () => {
+      const endMs = performance.now() + 15;
+      while (performance.now() < endMs);
+      turnOf.push(turns);
+      return true;
+    };
+    const { keys } = await find({ condition: { requiredNames: [], matches } });
+    isDone = true;
+    expect(keys).toHaveLength(4);
+    expect(new Set(turnOf).size).toBe(4);
+  });
+
+  test("ends a page of large groups before its limit, and reads a few of them at a time", async () => {
+    for (let number = 0; number < 40; number += 1) {
+      await identify("company", `large-${number}`, { text: "x".repeat(600_000) });
+    }
+    const first = await find({ limit: 1000 });
+    expect(first.keys.length).toBeLessThan(30);
+    const rest = await find({ limit: 1000, ...(first.next && { after: first.next }) });
+    expect(new Set([...first.keys, ...rest.keys]).size).toBe(40);
+    expect((await find({ limit: 2, offset: 37 })).keys).toEqual(["large-2", "large-1"]);
+    const runs: number[] = [];
+    const options = { typeIndex: 0, name: "text", maxGroups: 1000 };
+    for await (const run of records.properties(projectId, options)) runs.push(run.length);
+    expect(Math.max(...runs)).toBe(1);
+    expect(runs.length).toBeLessThan(40);
+  });
+
   test("[GM-1] group types are learned from events and called as people say", async () => {
     await identify("company", "acme");
     await identify("team", "core");

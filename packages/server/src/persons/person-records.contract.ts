@@ -124,6 +124,32 @@ export function personRecordsContract(open: () => Promise<PersonRecordsFixture>)
     });
   });
 
+  test("[PM-3] lets others have their turn between persons whose condition takes long", async () => {
+    for (const distinctId of ["a", "b", "c", "d"]) await apply(set(distinctId, { number: 1 }));
+    let turns = 0;
+    let isDone = false;
+    const count = () => {
+      turns += 1;
+      if (!isDone) setImmediate(count);
+    };
+    setImmediate(count);
+    const turnOf: number[] = [];
+    const condition: PersonCondition = {
+      requiredNames: [],
+      needsStaticCohorts: false,
+      matches() {
+        const endMs = performance.now() + 15;
+        while (performance.now() < endMs);
+        turnOf.push(turns);
+        return true;
+      },
+    };
+    const { ids } = await find({ condition });
+    isDone = true;
+    expect(ids).toHaveLength(4);
+    expect(new Set(turnOf).size).toBe(4);
+  });
+
   describe("the list", () => {
     test("[PM-1] has the persons of a project, newest first, each with their ids", async () => {
       await apply({ distinctId: "a" }, { distinctId: "b" }, { distinctId: "late", second: -50 });
