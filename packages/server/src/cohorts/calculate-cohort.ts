@@ -11,6 +11,7 @@ import { createTimeZone } from "@hedgerow/core/flags/zoned-date";
 import type { PerformerSource } from "../events/performers.ts";
 import { compilePropertySearch } from "../events/property-search.ts";
 import type { FlagSnapshot } from "../flags/compiled-flags.ts";
+import { filterInSlices, type Slices } from "../platform/slices.ts";
 import type { CandidatePerson, MembershipStore, PersonParts } from "./membership-store.ts";
 import { createPersonTally, type PersonTally } from "./person-tally.ts";
 
@@ -22,6 +23,8 @@ export interface CalculationTools {
   readonly now: Date;
   /** Makes room for other work; throws when the calculation is to end. */
   readonly pause: () => Promise<void>;
+  /** Cuts the evaluation of persons, so that a window of slow patterns keeps nobody waiting. */
+  readonly slices: Slices;
 }
 
 /** How many members a cohort has, and how many came and went. */
@@ -35,7 +38,7 @@ export class CalculationProblem extends Error {
   override readonly name = "CalculationProblem";
 }
 
-/** Persons evaluated, and members compared, at a time. */
+/** Persons read, and members compared, at a time. */
 const WINDOW_PERSONS = 200;
 /** What all patterns on events may cost: nobody waits for a calculation. */
 const PATTERN_BUDGETS = 100_000;
@@ -110,20 +113,21 @@ async function* matchingWindows(
     distinctId: names.includes("distinct_id"),
     cohortIds: needs.staticCohorts,
   };
-  const idsOf = (persons: readonly CandidatePerson[]) =>
-    persons
-      .filter((person) => {
-        const view = viewOf(person, tools.now);
-        const did = (index: number) => performed[index]?.by(person.uuid) ?? false;
-        return matchRule(rule, flagSet.cohorts, view, did) === true;
-      })
-      .map(({ id }) => id);
+  const isMember = (person: CandidatePerson) => {
+    const view = viewOf(person, tools.now);
+    const did = (index: number) => performed[index]?.by(person.uuid) ?? false;
+    return matchRule(rule, flagSet.cohorts, view, did) === true;
+  };
+  const idsOf: IdsOf = async (persons) => {
+    const members = await filterInSlices(persons, isMember, tools.slices);
+    return members.map(({ id }) => id);
+  };
   const candidates = candidatesOf(rule, performed);
   if (candidates === null) yield* windowsOfAll(projectId, parts, tools, idsOf);
   else yield* windowsOfSome(projectId, candidates, parts, tools, idsOf);
 }
 
-type IdsOf = (persons: readonly CandidatePerson[]) => readonly number[];
+type IdsOf = (persons: readonly CandidatePerson[]) => Promise<readonly number[]>;
 
 async function* windowsOfAll(
   projectId: number,
@@ -135,7 +139,7 @@ async function* windowsOfAll(
   for (;;) {
     const persons = await store.persons(projectId, { after, limit: WINDOW_PERSONS }, parts);
     const last = persons.length < WINDOW_PERSONS ? undefined : persons.at(-1);
-    yield { ids: idsOf(persons), upTo: last?.id ?? null };
+    yield { ids: await idsOf(persons), upTo: last?.id ?? null };
     if (!last) return;
     after = last.id;
   }
@@ -152,7 +156,7 @@ async function* windowsOfSome(
   for (const { uuids } of candidates) {
     for (const run of uuids(WINDOW_PERSONS)) {
       const persons = await store.personsByUuid(projectId, run, parts);
-      for (const id of idsOf(persons)) ids.add(id);
+      for (const id of await idsOf(persons)) ids.add(id);
       await pause();
     }
   }

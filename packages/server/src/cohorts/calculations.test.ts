@@ -1,5 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { compileFlags } from "@hedgerow/core/flags/compile-flags";
+import type { BacktrackingPatterns } from "@hedgerow/core/flags/pattern";
+import type { JsonObject } from "@hedgerow/core/json";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createBacktrackingRegex } from "../engines/backtracking-regex/backtracking-regex.ts";
 import { createCohortStore } from "../engines/sql/cohort-store.ts";
@@ -50,7 +52,10 @@ const performers: PerformerSource = {
 const did = (...who: number[]): readonly Performer[] =>
   who.map((index) => ({ personId: persons[index]?.uuid ?? "", times: 1 }));
 
-function start(reportFault: (error: unknown) => void = (error) => expect(error).toBeNull()) {
+function start(
+  reportFault: (error: unknown) => void = (error) => expect(error).toBeNull(),
+  backtracking: BacktrackingPatterns = createBacktrackingRegex(),
+) {
   const store = createMembershipStore(database);
   const recording: MembershipStore = {
     ...store,
@@ -62,7 +67,7 @@ function start(reportFault: (error: unknown) => void = (error) => expect(error).
   running = startCohortCalculations({
     store: recording,
     performers,
-    backtracking: createBacktrackingRegex(),
+    backtracking,
     compiledFlags: createCompiledFlags({
       flagStore: createFlagStore(database),
       compile: (definitions) => compileFlags(definitions),
@@ -76,8 +81,11 @@ function start(reportFault: (error: unknown) => void = (error) => expect(error).
   });
   return running;
 }
-async function create(event: string): Promise<number> {
-  const rule = { type: "behavioral", key: event, value: "performed_event" };
+async function create(
+  event: string,
+  { negation = false, others = [] }: { negation?: boolean; others?: JsonObject[] } = {},
+): Promise<number> {
+  const rule = { type: "behavioral", key: event, value: "performed_event", negation };
   const revisions = await createFlagStore(database).revisions([projectId]);
   const created = await createCohortStore(database).create(
     projectId,
@@ -85,7 +93,7 @@ async function create(event: string): Promise<number> {
       name: event,
       description: "",
       isStatic: false,
-      filters: { properties: { type: "AND", values: [rule] } },
+      filters: { properties: { type: "AND", values: [rule, ...others] } },
       deleted: false,
     },
     { uuids: [], distinctIds: [] },
@@ -167,6 +175,46 @@ describe("calculations of cohorts", () => {
     expect(errorsCalculating).toBe(1);
     expect(calculationError).not.toContain("secret");
   });
+
+  test.each([
+    ["candidates", false],
+    ["all persons", true],
+  ])(
+    "[CO-24] whose patterns are slow leave a turn to others between %s",
+    async (_title, negation) => {
+      let turns = 0;
+      let isOver = false;
+      const countTurn = () => {
+        turns += 1;
+        if (!isOver) setImmediate(countTurn);
+      };
+      const turnOf: number[] = [];
+      const regex = createBacktrackingRegex();
+      doings.set("bought", negation ? [] : did(0, 1, 2));
+      const slow = { type: "person", key: "distinct_id", operator: "regex", value: "^(?=[abc])" };
+      const id = await create("bought", { negation, others: [slow] });
+      countTurn();
+      start(undefined, {
+        compile(source, flags) {
+          const pattern = regex.compile(source, flags);
+          return (
+            pattern && {
+              test(subject, budget) {
+                turnOf.push(turns);
+                const endMs = performance.now() + 15;
+                while (performance.now() < endMs);
+                return pattern.test(subject, budget);
+              },
+            }
+          );
+        },
+      });
+      await settled(id);
+      isOver = true;
+      expect(await membersOf(id)).toEqual(["ann", "bob", "cy"]);
+      expect(new Set(turnOf).size).toBe(3);
+    },
+  );
 
   test("[CO-23] that were interrupted start again with the next process", async () => {
     doings.set("bought", did(1));

@@ -3,6 +3,7 @@ import type { CohortDefinition } from "@hedgerow/core/flags/flag";
 import { QueryTooLong } from "../events/event-store.ts";
 import type { CompiledFlags } from "../flags/compiled-flags.ts";
 import { referencesOf } from "../flags/definition-references.ts";
+import { createSlices, type Slices } from "../platform/slices.ts";
 import { CalculationProblem, type CalculationTools, calculateCohort } from "./calculate-cohort.ts";
 import type { CohortTask } from "./membership-store.ts";
 
@@ -95,7 +96,7 @@ export function startCohortCalculations(deps: CalculationDeps): CohortCalculatio
       const cohort = snapshot.definitions.cohorts.find((one) => one.id === id);
       if (!cohort) throw new CalculationProblem("the cohort is gone");
       const pause = createPause();
-      const tools = { ...deps, now: clock(), pause };
+      const tools = { ...deps, now: clock(), pause, slices: slicesWith(pause) };
       const { count, changed } = await calculateCohort(cohort, { projectId, snapshot }, tools);
       const restMinutes = (REST_FACTOR * (performance.now() - startedMs)) / MINUTE_MS;
       const dueAt = after(Math.max(minutesBetween(cohort, deps.everyMinutes), restMinutes));
@@ -150,6 +151,18 @@ export function startCohortCalculations(deps: CalculationDeps): CohortCalculatio
       isStopped = true;
       wake();
       await running;
+    },
+  };
+}
+
+/** Slices of some milliseconds with a pause after each. */
+function slicesWith(pause: () => Promise<void>): Slices {
+  const slices = createSlices();
+  return {
+    isOver: () => slices.isOver(),
+    async next() {
+      await pause();
+      await slices.next();
     },
   };
 }
