@@ -73,7 +73,7 @@ export interface GroupRecords {
   count(projectId: number, typeIndex: number): Promise<number>;
   group(projectId: number, typeIndex: number, key: string): Promise<Group | undefined>;
 
-  /** Properties of groups of a type, newest first, in runs. */
+  /** Properties of groups of a type, newest first, in runs; of fewer than `maxGroups` where they are large. */
   properties(
     projectId: number,
     options: {

@@ -48,7 +48,10 @@ export interface PersonQuery {
 /** Persons that a query found, newest first. */
 export interface PersonPage {
   readonly persons: readonly ListedPerson[];
-  /** Where to go on; `null` at the end. A page may end before its limit, where searching takes long. */
+  /**
+   * Where to go on; `null` at the end. A page may end before its limit, where searching takes long
+   * or persons are large.
+   */
   readonly next: PersonMark | null;
 }
 
@@ -114,7 +117,10 @@ export interface PersonRecords {
   /** Ids of the static cohorts that a person is in. */
   staticCohortIds(personId: number): Promise<ReadonlySet<number>>;
 
-  /** Properties of persons, newest first, in runs: only of those that may have one, where it is named. */
+  /**
+   * Properties of persons, newest first, in runs: only of those that may have one, where it is named.
+   * Fewer than `maxPersons` are looked at where they are large.
+   */
   properties(
     projectId: number,
     options: { readonly name?: string; readonly maxPersons: number },
