@@ -441,7 +441,7 @@ export function definitionStoresContract(open: () => Promise<DefinitionStoresFix
       itemVersion: null,
       activity: !before ? "created" : after ? "updated" : "deleted",
       name: (after ?? before)?.name ?? "",
-      changes: [],
+      changes: [{ field: "hidden", before: null, after: true }],
     });
     const write = { authorId, now, describe: describeName };
     const declared = await fixture.events.declare(projectId, "paid", untouched, write);
