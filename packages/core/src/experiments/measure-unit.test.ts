@@ -45,6 +45,16 @@ describe("measuring one unit", () => {
     expect(stepsReached(events.slice(0, 4), windowed)).toBe(1);
   });
 
+  it("counts what happens at the very time of an exposure, also where another follows", () => {
+    const events = [
+      { at: 7, steps: [1, 2] },
+      { at: 7, steps: [0] },
+      { at: 8, steps: [0] },
+    ];
+    const metric = funnel({ order: "unordered", conversionWindowMs: 0 });
+    expect(stepsReached(events, metric)).toBe(1);
+  });
+
   it("leaves repeated exposures out without a difference to steps in any order", () => {
     const event: fc.Arbitrary<FunnelEvent> = fc.record({
       at: fc.integer({ min: 0, max: 12 }),

@@ -53,7 +53,9 @@ export function retentionOfUnit(
  * flag that is asked without end costs no more than the steps themselves.
  */
 function withoutRepeatedExposures(events: readonly FunnelEvent[]): readonly FunnelEvent[] {
-  const sorted = [...events].sort((left, right) => left.at - right.at);
+  // At one time exposures come first: what happens then counts for them.
+  const rank = ({ steps }: FunnelEvent) => (steps.every((step) => step === 0) ? 0 : 1);
+  const sorted = [...events].sort((left, right) => left.at - right.at || rank(left) - rank(right));
   const kept: FunnelEvent[] = [];
   let next: FunnelEvent | undefined;
   for (const event of sorted.reverse()) {
