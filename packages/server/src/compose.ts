@@ -477,6 +477,7 @@ async function compose(
       experimentStore,
       flags,
       cohorts,
+      definitionsOf: async (projectId) => (await compiledFlags.refresh(projectId)).definitions,
       changeDefinitions,
       clock: now,
     });

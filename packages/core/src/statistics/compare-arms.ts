@@ -292,7 +292,6 @@ function unadjusted(moments: Moments): AdjustedArm {
     unadjusted: estimate,
     adjusted: estimate,
     covariance: estimate.variance,
-    gradient: [],
     varianceReduction: 0,
   };
 }

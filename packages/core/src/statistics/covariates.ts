@@ -24,8 +24,6 @@ export interface AdjustedArm {
   readonly adjusted: Estimate;
   /** The covariance per unit of the corrected and the uncorrected value. */
   readonly covariance: number;
-  /** How the corrected value changes with each mean. */
-  readonly gradient: readonly number[];
   /** The share of the variance that the correction took away. */
   readonly varianceReduction: number;
 }
@@ -85,7 +83,6 @@ export function adjustArms(
       unadjusted: { n: arm.n, mean: metricValue(arm), variance },
       adjusted: { n: arm.n, mean: metricValue(arm) - shift, variance: adjusted },
       covariance: bilinearForm(gradient, arm.covariances, main),
-      gradient,
       varianceReduction: variance > 0 ? 1 - adjusted / variance : 0,
     };
   });

@@ -98,20 +98,6 @@ export function testOneSided(effect: Effect, nullValue: number, alpha: number): 
   };
 }
 
-/**
- * Whether the treatment keeps at least `1 - margin` of the control's value, the control's own
- * uncertainty included (statistics 5.2): the effect to test one-sided against 0.
- */
-export function retainedEffect(control: Estimate, treatment: Estimate, margin: number): Effect {
-  const kept = 1 - margin;
-  const scaled = {
-    n: control.n,
-    mean: kept * control.mean,
-    variance: kept * kept * control.variance,
-  };
-  return differenceOf(scaled, treatment);
-}
-
 /** The two-proportion z test with the variance pooled under "no effect". */
 export function testPooledProportions(
   control: Estimate,

@@ -1,5 +1,4 @@
 import type { Interval } from "./difference.ts";
-import { normalQuantile } from "./normal-distribution.ts";
 
 /** An interval that holds at all times at once, however often it is looked at. */
 export interface ConfidenceSequence {
@@ -84,9 +83,4 @@ export function mixtureTest(
     halfWidth,
     interval: [estimate - halfWidth, estimate + halfWidth],
   };
-}
-
-/** z of a level, two-sided; what a single look would need. */
-export function fixedQuantile(alpha: number): number {
-  return -normalQuantile(alpha / 2);
 }

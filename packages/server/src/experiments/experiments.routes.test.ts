@@ -165,6 +165,7 @@ describe("managing experiments", () => {
     ).toMatchObject({ attr: "end_date", detail: "End date must be after start date" });
     expect(await create({ end_date: "2026-03-01T00:00:00Z" })).toMatchObject({ attr: "end_date" });
     expect(await create({ start_date: "yesterday" })).toMatchObject({ attr: "start_date" });
+    expect(await create({ start_date: "1" })).toMatchObject({ attr: "start_date" });
     expect(await create({ metrics: [{ kind: "Else" }] })).toMatchObject({
       attr: "metrics__0__kind",
     });

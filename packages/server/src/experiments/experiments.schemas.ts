@@ -10,7 +10,7 @@ import { ListOf, type Page, PageQuery } from "../http/pagination.ts";
 import { readId } from "../http/path-id.ts";
 import { presentFields } from "../http/present-fields.ts";
 import { queryText } from "../http/query-text.ts";
-import { notAnInstant, wireInstant, wireInstantOrNull } from "../http/wire-instant.ts";
+import { readInstant, wireInstant, wireInstantOrNull } from "../http/wire-instant.ts";
 import { AnyObject, Nullable } from "../http/wire-schemas.ts";
 import {
   CONCLUSIONS,
@@ -92,8 +92,8 @@ export function experimentChangeOf(body: ExperimentBody): ExperimentChange {
   return presentFields({
     name: body.name,
     description: body.description,
-    startDate: instantOf(body.start_date, "start_date"),
-    endDate: instantOf(body.end_date, "end_date"),
+    startDate: readInstant(body.start_date, "start_date"),
+    endDate: readInstant(body.end_date, "end_date"),
     parameters: body.parameters as JsonObject | null | undefined,
     filters,
     secondaryMetrics: body.secondary_metrics as readonly Json[] | null | undefined,
@@ -159,13 +159,6 @@ function hasEntries(value: Json | undefined): boolean {
   return Array.isArray(value)
     ? value.length > 0
     : isJsonObject(value) && Object.keys(value).length > 0;
-}
-
-function instantOf(text: string | null | undefined, attr: string): Date | null | undefined {
-  if (text === null || text === undefined) return text;
-  const date = new Date(text);
-  if (Number.isNaN(date.getTime())) throw notAnInstant(attr);
-  return date;
 }
 
 export const ExperimentListParameters = Type.Object({

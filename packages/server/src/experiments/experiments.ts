@@ -3,7 +3,7 @@ import { describeChanges } from "../activity/describe-change.ts";
 import type { CohortRecord } from "../cohorts/cohort-store.ts";
 import type { Cohorts } from "../cohorts/cohorts.ts";
 import type { ChangeDefinitions } from "../flags/change-definitions.ts";
-import type { FlagRecord } from "../flags/flag-store.ts";
+import type { FlagRecord, VersionedDefinitions } from "../flags/flag-store.ts";
 import type { Flags } from "../flags/flags.ts";
 import { Refusal } from "../http/errors.ts";
 import type {
@@ -108,12 +108,15 @@ export function createExperiments({
   experimentStore,
   flags,
   cohorts,
+  definitionsOf,
   changeDefinitions,
   clock,
 }: {
   experimentStore: ExperimentStore;
   flags: Pick<Flags, "create" | "update" | "flag" | "find">;
   cohorts: Pick<Cohorts, "create">;
+  /** The project's definitions as they are stored now. */
+  definitionsOf: (projectId: number) => Promise<VersionedDefinitions>;
   changeDefinitions: ChangeDefinitions;
   clock: () => Date;
 }): Experiments {
@@ -173,13 +176,11 @@ export function createExperiments({
       const complete: Omit<ExperimentFields, "flagId"> = { ...NEW_EXPERIMENT, ...fields };
       refuseBadDates(complete);
       const wanted = filtersForExperiment(complete.parameters);
-      const live = await changeDefinitions(projectId, async ({ definitions }) => ({
-        flag: definitions.flags.find(({ key }) => key === flagKey),
-      }));
-      if (live.flag) refuseUnfitFlag(live.flag.filters);
+      const live = (await definitionsOf(projectId)).flags.find(({ key }) => key === flagKey);
+      if (live) refuseUnfitFlag(live.filters);
       const continuity = complete.parameters?.ensure_experience_continuity;
       const flagId =
-        live.flag?.id ??
+        live?.id ??
         (
           await flags.create(
             projectId,
@@ -194,7 +195,7 @@ export function createExperiments({
             authorId,
           )
         ).id;
-      if (live.flag && complete.startDate !== null && !live.flag.active)
+      if (live && complete.startDate !== null && !live.active)
         await changeFlag(projectId, flagId, { active: true }, authorId);
       const saved = await insert(projectId, { ...complete, flagId }, authorId);
       return { experiment: saved, flag: await flags.flag(projectId, flagId) };

@@ -104,7 +104,13 @@ export async function openFlagsApi(reachOptions: { readonly maxCountMs?: number 
     onChanged: async () => {},
     ...deps,
   });
-  const experiments = createExperiments({ experimentStore, flags, cohorts, ...deps });
+  const experiments = createExperiments({
+    experimentStore,
+    flags,
+    cohorts,
+    definitionsOf: async (projectId) => (await compiledFlags.refresh(projectId)).definitions,
+    ...deps,
+  });
   const explanations = createExplain({
     compiledFlags,
     persons,

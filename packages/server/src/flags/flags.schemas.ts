@@ -9,7 +9,7 @@ import { readId } from "../http/path-id.ts";
 import { presentFields } from "../http/present-fields.ts";
 import { queryText } from "../http/query-text.ts";
 import { tidyTags } from "../http/tidy-tags.ts";
-import { notAnInstant, wireInstant, wireInstantOrNull } from "../http/wire-instant.ts";
+import { readInstant, wireInstant, wireInstantOrNull } from "../http/wire-instant.ts";
 import { AnyObject, Nullable } from "../http/wire-schemas.ts";
 import { type FlagChange, shownFlag } from "./encrypted-payloads.ts";
 import { flagStatus, staleSince } from "./flag-status.ts";
@@ -97,7 +97,7 @@ export function flagChangeOf(body: FlagBody): FlagChange {
     filters: body.filters as JsonObject | undefined,
     deleted: body.deleted,
     active: body.active,
-    createdAt: instantOf(body.created_at, "created_at"),
+    createdAt: readInstant(body.created_at, "created_at"),
     ensureExperienceContinuity: orDefault(body.ensure_experience_continuity, false),
     rollbackConditions: body.rollback_conditions as Json | undefined,
     performedRollback: orDefault(body.performed_rollback, false),
@@ -108,8 +108,7 @@ export function flagChangeOf(body: FlagBody): FlagChange {
     hasEncryptedPayloads: orDefault(body.has_encrypted_payloads, false),
     evaluationRuntime: orDefault(body.evaluation_runtime, "all"),
     bucketingIdentifier: orDefault(body.bucketing_identifier, "distinct_id"),
-    lastCalledAt:
-      body.last_called_at === null ? null : instantOf(body.last_called_at, "last_called_at"),
+    lastCalledAt: readInstant(body.last_called_at, "last_called_at"),
   });
 }
 
@@ -128,21 +127,6 @@ export function editBaseOf({ version, original_flag: original }: FlagBody): Edit
 /** A field that may be sent as `null` to mean its default. */
 function orDefault<Value>(sent: Value | null | undefined, value: Value): Value | undefined {
   return sent === null ? value : sent;
-}
-
-/** ISO 8601 with a date and a time; without an offset it is UTC. */
-const INSTANT =
-  /^(\d{4}-\d{2}-\d{2})[T ](\d{2}:\d{2}(?::\d{2}(?:[.,]\d{1,6})?)?) ?(Z|[+-]\d{2}(?::?\d{2})?)?$/i;
-
-function instantOf(text: string | undefined, attr: string): Date | undefined {
-  if (text === undefined) return undefined;
-  const [, day, time = "", offset = "Z"] = INSTANT.exec(text) ?? [];
-  const zone = /^[+-]\d{2}$/.test(offset) ? `${offset}:00` : offset;
-  const instant = new Date(
-    `${day}T${time.replace(",", ".")}${zone.replace(/^(...)(\d\d)$/, "$1:$2")}`,
-  );
-  if (!Number.isNaN(instant.getTime())) return instant;
-  throw notAnInstant(attr);
 }
 
 /** Query parameters of the list of flags (posthog-api 4.4); values that mean nothing are ignored. */

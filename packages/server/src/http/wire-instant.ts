@@ -22,3 +22,25 @@ export function notAnInstant(attr: string): Refusal {
     { attr },
   );
 }
+
+/** ISO 8601 with a date and a time; without an offset it is UTC. */
+const INSTANT =
+  /^(\d{4}-\d{2}-\d{2})[T ](\d{2}:\d{2}(?::\d{2}(?:[.,]\d{1,6})?)?) ?(Z|[+-]\d{2}(?::?\d{2})?)?$/i;
+
+/**
+ * Reads an instant that the management API is sent; `null` and what is left out stay what they are.
+ * Throws {@link notAnInstant} for anything else.
+ */
+export function readInstant<Nothing extends null | undefined>(
+  text: string | Nothing,
+  attr: string,
+): Date | Nothing {
+  if (typeof text !== "string") return text;
+  const [, day, time = "", offset = "Z"] = INSTANT.exec(text) ?? [];
+  const zone = /^[+-]\d{2}$/.test(offset) ? `${offset}:00` : offset;
+  const instant = new Date(
+    `${day}T${time.replace(",", ".")}${zone.replace(/^(...)(\d\d)$/, "$1:$2")}`,
+  );
+  if (!Number.isNaN(instant.getTime())) return instant;
+  throw notAnInstant(attr);
+}
