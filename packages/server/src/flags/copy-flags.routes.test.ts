@@ -119,6 +119,36 @@ describe("copying a flag to other projects", () => {
     expect(body.success[0].filters.groups[0].properties[0].key).toBe(String(there.id));
   });
 
+  test("[FM-34] makes no cohort for a copy that is refused for something else", async () => {
+    const rule = {
+      properties: {
+        type: "AND",
+        values: [{ key: "plan", type: "person", operator: "exact", value: ["pro"] }],
+      },
+    };
+    const made = await cohort(from, { name: "only here", filters: rule });
+    const byHand = await cohort(from, { name: "listed here", is_static: true });
+    const needed = await create(from, { key: "only-here" });
+    const isIn = (id: number) => ({ key: "id", type: "cohort", operator: "in", value: id });
+    const turnedOn = {
+      key: String(needed.id),
+      type: "flag",
+      operator: "flag_evaluates_to",
+      value: true,
+    };
+    const refused = [
+      ["needs-flag", [isIn(made.id), turnedOn]],
+      ["needs-list", [isIn(made.id), isIn(byHand.id)]],
+    ] as const;
+    for (const [key, properties] of refused) {
+      await create(from, { key, filters: { groups: [{ properties }] } });
+      const { body } = await copy({ feature_flag_key: key });
+      expect(body.failed).toHaveLength(1);
+    }
+    const { body } = await api.send("GET", `/api/projects/${to}/cohorts?search=only%20here`);
+    expect(body.count).toBe(0);
+  });
+
   test("[FM-34] does not make static cohorts, whose members are of their project", async () => {
     const person = await api.newPerson(from, ["somebody"]);
     const made = await cohort(from, { name: "by hand", is_static: true });

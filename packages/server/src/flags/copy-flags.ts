@@ -1,6 +1,6 @@
 import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
 import type { Project } from "../accounts/account-store.ts";
-import type { CohortStore } from "../cohorts/cohort-store.ts";
+import type { CohortRecord, CohortStore } from "../cohorts/cohort-store.ts";
 import type { Cohorts } from "../cohorts/cohorts.ts";
 import { Refusal } from "../http/errors.ts";
 import type { CompiledFlags } from "./compiled-flags.ts";
@@ -51,14 +51,10 @@ export function createCopyFlag({
 
     async function copyTo(target: Project): Promise<FlagRecord> {
       if (flag === undefined) throw new Error("unreachable");
-      const cohortIds = new Map<number, number>();
-      for (const id of referencesOf(flag.filters).cohortIds) {
-        cohortIds.set(id, await cohortIn(target, id, []));
-      }
       const { definitions } = await compiledFlags.get(target.id);
       const ids = new Map(definitions.flags.map(({ id, key }) => [key, String(id)]));
       const types = new Map(definitions.groupTypes.map(({ index, name }) => [name, index]));
-      const filters = restate(clearFilters(flag), {
+      const names: Omit<Names, "cohort"> = {
         groupType: (index) => {
           const name = source.groupTypes.find((type) => type.index === index)?.name;
           const there = name === undefined ? undefined : types.get(name);
@@ -69,7 +65,6 @@ export function createCopyFlag({
             `It is about ${what}, which no event there has told of.`,
           );
         },
-        cohort: (id) => cohortIds.get(id) ?? id,
         flag: (name) => {
           const needed = sourceKeys.get(name) ?? name;
           const there = ids.get(needed);
@@ -79,6 +74,16 @@ export function createCopyFlag({
             `It depends on the flag ${needed}, which is not there.`,
           );
         },
+      };
+      // All that can be missing is looked for before the first cohort is made.
+      restate(flag.filters, { ...names, cohort: (id) => id });
+      const cohortsUsed = [...referencesOf(flag.filters).cohortIds];
+      for (const id of cohortsUsed) await refuseMissingCohort(target, id, []);
+      const cohortIds = new Map<number, number>();
+      for (const id of cohortsUsed) cohortIds.set(id, await cohortIn(target, id));
+      const filters = restate(clearFilters(flag), {
+        ...names,
+        cohort: (id) => cohortIds.get(id) ?? id,
       });
       const fields: FlagChange = {
         name: flag.name,
@@ -101,27 +106,44 @@ export function createCopyFlag({
         : await flags.create(target.id, { ...fields, key }, authorId);
     }
 
-    /** The id of a cohort's namesake in a project, made where there is none. */
-    async function cohortIn(target: Project, id: number, open: readonly number[]): Promise<number> {
+    /** Refuses a copy whose cohort, or one inside it, neither stands in the project nor can be made. */
+    async function refuseMissingCohort(
+      target: Project,
+      id: number,
+      open: readonly number[],
+    ): Promise<void> {
       const cohort = await cohortStore.cohort(from.id, id);
       if (!cohort || cohort.deleted || open.includes(id)) {
         throw new Refusal("invalid_input", `It uses cohort ${id}, which does not exist.`);
       }
-      const { definitions } = await compiledFlags.get(target.id);
-      const namesake = definitions.cohorts.find(
-        ({ name, isStatic }) => name === cohort.name && isStatic === cohort.isStatic,
-      );
-      if (namesake) return namesake.id;
+      if ((await namesakeOf(target, cohort)) !== undefined) return;
       if (cohort.isStatic) {
         throw new Refusal(
           "invalid_input",
           `It uses the static cohort "${cohort.name}", whose members belong to their project. Create a static cohort of that name first.`,
         );
       }
+      for (const inner of referencesOf(cohort.filters).cohortIds)
+        await refuseMissingCohort(target, inner, [...open, id]);
+    }
+
+    async function namesakeOf(target: Project, cohort: CohortRecord): Promise<number | undefined> {
+      const { definitions } = await compiledFlags.get(target.id);
+      return definitions.cohorts.find(
+        ({ name, isStatic }) => name === cohort.name && isStatic === cohort.isStatic,
+      )?.id;
+    }
+
+    /** The id of a cohort's namesake in a project, made where there is none. */
+    async function cohortIn(target: Project, id: number): Promise<number> {
+      const cohort = await cohortStore.cohort(from.id, id);
+      if (!cohort)
+        throw new Refusal("invalid_input", `It uses cohort ${id}, which does not exist.`);
+      const namesake = await namesakeOf(target, cohort);
+      if (namesake !== undefined) return namesake;
       const nested = new Map<number, number>();
-      for (const inner of referencesOf(cohort.filters).cohortIds) {
-        nested.set(inner, await cohortIn(target, inner, [...open, id]));
-      }
+      for (const inner of referencesOf(cohort.filters).cohortIds)
+        nested.set(inner, await cohortIn(target, inner));
       const filters = restate(cohort.filters, {
         cohort: (inner) => nested.get(inner) ?? inner,
         flag: (name) => name,

@@ -1,4 +1,3 @@
-import { setImmediate as nextTurn } from "node:timers/promises";
 import type { DuckDBConnection, DuckDBValue } from "@duckdb/node-api";
 import { encodeJson, parseExactJson } from "@hedgerow/core/exact-json";
 import type { FunnelEvent } from "@hedgerow/core/experiments/funnel";
@@ -22,6 +21,7 @@ import {
   HOLDOUT_PREFIX,
   MULTIPLE_VARIANTS,
 } from "../../experiments/experiment-measures.ts";
+import { createSlices } from "../../platform/slices.ts";
 import { timestampOf } from "./duckdb-values.ts";
 import { type Candidate, readTexts, runsOf } from "./performers.ts";
 import { createTurns } from "./turns.ts";
@@ -36,8 +36,6 @@ type Read = <Result>(
 const MEASURE_LIMIT_MS = 60_000;
 /** Candidates for matching fetched by one query. */
 const CANDIDATES_PER_PAGE = 50_000;
-/** Matching makes room for other work this often. */
-const SLICE_MS = 10;
 
 const FLAG_CALLED = "$feature_flag_called";
 
@@ -258,7 +256,7 @@ async function* textsOf(
   timeUp: () => void,
 ): AsyncGenerator<readonly [position: number, text: string]> {
   let last = -1;
-  let turnStartedMs = performance.now();
+  const slices = createSlices();
   for (;;) {
     const result = await connection.runAndReadAll(
       `select position::double, '', properties_length from ${table}
@@ -272,9 +270,8 @@ async function* textsOf(
         run.map(([position]) => position),
       );
       for (const [position] of run) {
-        if (performance.now() - turnStartedMs > SLICE_MS) {
-          await nextTurn();
-          turnStartedMs = performance.now();
+        if (slices.isOver()) {
+          await slices.next();
           timeUp();
         }
         last = position;
@@ -591,7 +588,7 @@ async function* unitsOf(measuring: Measuring, steps: readonly Step[]): AsyncGene
   let unit:
     | { number: number; variant: string; exposureMs: number; events: FunnelEvent[] }
     | undefined;
-  let turnStartedMs = performance.now();
+  const slices = createSlices();
   for await (const rows of result.yieldRows()) {
     for (const row of rows) {
       const [number, variant, exposureMs, at, mask] = row as [
@@ -607,9 +604,8 @@ async function* unitsOf(measuring: Measuring, steps: readonly Step[]): AsyncGene
       }
       unit.events.push({ at, steps: stepsOfMask(mask) });
     }
-    if (performance.now() - turnStartedMs > SLICE_MS) {
-      await nextTurn();
-      turnStartedMs = performance.now();
+    if (slices.isOver()) {
+      await slices.next();
     }
     timeUp();
   }

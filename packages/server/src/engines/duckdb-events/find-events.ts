@@ -1,8 +1,8 @@
-import { setImmediate as nextTurn } from "node:timers/promises";
 import { type DuckDBConnection, DuckDBTimestampValue, type DuckDBValue } from "@duckdb/node-api";
 import { parseExactJson } from "@hedgerow/core/exact-json";
 import type { JsonObject } from "@hedgerow/core/json";
 import type { EventPage, EventQuery, PlacedEvent, StoredEvent } from "../../events/event-store.ts";
+import { createSlices } from "../../platform/slices.ts";
 import { timestampOf } from "./duckdb-values.ts";
 import { readLongTexts } from "./long-texts.ts";
 
@@ -17,8 +17,6 @@ const RUN_EVENTS = 5000;
 const RUN_CHARS = 4 * 1024 * 1024;
 /** A page holds no more than this, or one event. */
 const PAGE_CHARS = 16 * 1024 * 1024;
-/** Reading and matching makes room for other work this often. */
-const SLICE_MS = 10;
 
 /** A query; a uuid was looked up and is a position now. */
 export type Search = Omit<EventQuery, "uuid"> & { readonly position?: number };
@@ -50,12 +48,11 @@ export async function findEvents(
   const found: StoredEvent[] = [];
   let chars = 0;
   let toSkip = properties ? search.offset : 0;
-  let turnStartedMs = performance.now();
+  const slices = createSlices();
   const runs = properties ? searchedRuns(connection, search) : pageOfRuns(connection, search);
   for await (const { row, length } of runs) {
-    if (performance.now() - turnStartedMs > SLICE_MS) {
-      await nextTurn();
-      turnStartedMs = performance.now();
+    if (slices.isOver()) {
+      await slices.next();
       timeUp();
     }
     const event = toStoredEvent(row);

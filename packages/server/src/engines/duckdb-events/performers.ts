@@ -4,6 +4,7 @@ import { parseExactJson } from "@hedgerow/core/exact-json";
 import type { JsonObject } from "@hedgerow/core/json";
 import type { PropertyCondition } from "../../events/event-store.ts";
 import type { Performer, PerformersQuery } from "../../events/performers.ts";
+import { createSlices } from "../../platform/slices.ts";
 import { timestampOf } from "./duckdb-values.ts";
 import { readLongTexts } from "./long-texts.ts";
 
@@ -16,8 +17,6 @@ const RUN_PERSONS = 2_000;
 /** Texts held at a time. */
 const RUN_EVENTS = 5000;
 const RUN_CHARS = 4 * 1024 * 1024;
-/** Matching makes room for other work this often. */
-const SLICE_MS = 10;
 
 /** Runs queries on a connection of their own; `timeUp` throws when they have taken too long. */
 type Read = <Result>(
@@ -133,16 +132,15 @@ async function searchStretch(
   );
   for await (const some of rows) candidates.push(...some);
   const timesOf = new Map<string, number>();
-  let turnStartedMs = performance.now();
+  const slices = createSlices();
   for (const run of runsOf(candidates)) {
     const texts = await readTexts(
       connection,
       run.map(([position]) => position),
     );
     for (const [position, personId] of run) {
-      if (performance.now() - turnStartedMs > SLICE_MS) {
-        await nextTurn();
-        turnStartedMs = performance.now();
+      if (slices.isOver()) {
+        await slices.next();
         timeUp();
       }
       const text = texts.get(position);
