@@ -11,6 +11,11 @@ export interface EventRow {
   readonly groupKeys: readonly (string | null)[];
   /** Names of the transformations that changed it, in order. */
   readonly changedBy: readonly string[];
+  /**
+   * The properties of this very event as `encodeJson` writes them, where whoever made the row has
+   * that text already: the store then need not write them again. The store believes it.
+   */
+  readonly propertiesText?: string;
 }
 
 /** An event that a step decided not to store. */

@@ -210,7 +210,7 @@ export async function openDuckDbEvents(
         isChanged: item.changedBy.length > 0,
       });
       if (claim.kind === "new") {
-        const text = encodeJson(properties);
+        const text = item.propertiesText ?? encodeJson(properties);
         chars += text.length;
         kept.push({ ...item, text });
       } else {
