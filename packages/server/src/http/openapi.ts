@@ -1,5 +1,6 @@
 import fastifySwagger from "@fastify/swagger";
 import type { App } from "./app.ts";
+import { foldSchemas } from "./fold-schemas.ts";
 
 /**
  * Collects the schemas of all routes registered from now on, so that {@link describeApi} can write
@@ -26,5 +27,5 @@ export function collectSchemas(app: App): void {
 
 /** The API description as text; the application must be ready. */
 export function describeApi(app: App): string {
-  return `${JSON.stringify(app.swagger(), null, 2)}\n`;
+  return `${JSON.stringify(foldSchemas(app.swagger()), null, 2)}\n`;
 }
