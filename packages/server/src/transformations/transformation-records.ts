@@ -1,0 +1,149 @@
+import type { Json } from "@hedgerow/core/json";
+
+/** Whose record it is. */
+export interface ConfigRef {
+  readonly projectId: number;
+  readonly configId: number;
+}
+
+/**
+ * What a transformation did with the events it was given in some time:
+ * `eventsIn = eventsOut + dropped`, and `failed` of those that went out went out unchanged.
+ */
+export interface EventCounts {
+  readonly eventsIn: number;
+  readonly eventsOut: number;
+  readonly dropped: number;
+  readonly failed: number;
+}
+
+/**
+ * How often calls took how long, by bucket: see `core/transformations/durations.ts`. Sums of two are
+ * the durations of both.
+ */
+export type DurationCounts = Readonly<Record<string, number>>;
+
+/** A number that a transformation counts itself (`meta.metrics`). */
+export interface OwnMetric {
+  readonly kind: "sum" | "max" | "min";
+  readonly value: number;
+}
+
+/** What is counted of one config and hour. */
+export interface HourTally extends ConfigRef {
+  /** Start of the hour, UTC. */
+  readonly hour: Date;
+  readonly counts: EventCounts;
+  readonly durations: DurationCounts;
+  /** By name; bounded in number. */
+  readonly ownMetrics: Readonly<Record<string, OwnMetric>>;
+}
+
+export interface HourQuery extends ConfigRef {
+  /** Only hours that begin at or after this time. */
+  readonly from?: Date;
+  /** Only hours that begin before this time. */
+  readonly before?: Date;
+}
+
+/** Who wrote a line: the service itself, the transformation's `console`, or whoever tests it. */
+export const LOG_SOURCES = ["SYSTEM", "PLUGIN", "CONSOLE"] as const;
+export const LOG_TYPES = ["DEBUG", "LOG", "INFO", "WARN", "ERROR"] as const;
+
+/** A line of a config's log (posthog-api 6.7). */
+export interface TransformationLogEntry extends ConfigRef {
+  /** UUID, version 7: later lines have greater ones. */
+  readonly id: string;
+  readonly transformationId: number;
+  readonly at: Date;
+  readonly source: (typeof LOG_SOURCES)[number];
+  readonly type: (typeof LOG_TYPES)[number];
+  readonly message: string;
+  /** UUID of the process that wrote it. */
+  readonly instanceId: string;
+}
+
+export interface LogQuery extends ConfigRef {
+  /** Text that the message holds, in any case. */
+  readonly search?: string;
+  readonly types?: readonly TransformationLogEntry["type"][];
+  /** Exclusive. */
+  readonly after?: Date;
+  /** Exclusive. */
+  readonly before?: Date;
+  readonly limit: number;
+  readonly offset: number;
+}
+
+/** Counts and lines of transformations, for whoever looks after them. */
+export interface TransformationRecords {
+  /**
+   * Adds tallies, and remembers the log position up to which events are counted, in one
+   * transaction. Tallies of projects that are gone are left out.
+   */
+  addTallies(tallies: readonly HourTally[], countedUpTo: number): Promise<void>;
+  /** Log position up to which events are counted; 0 at first. */
+  countedUpTo(): Promise<number>;
+  /** Oldest first. */
+  hours(query: HourQuery): Promise<readonly HourTally[]>;
+  /** Of each config keeps the newest {@link MAX_LOG_LINES}. Lines of projects that are gone are left out. */
+  addLogs(entries: readonly TransformationLogEntry[]): Promise<void>;
+  /** Newest first. */
+  logs(query: LogQuery): Promise<{ count: number; entries: readonly TransformationLogEntry[] }>;
+  /** Forgets hours and lines from before a time. */
+  prune(before: Date): Promise<void>;
+}
+
+/** Lines kept of each config. */
+export const MAX_LOG_LINES = 10_000;
+
+/** What transformations keep themselves, by config (`meta.storage`). */
+export interface TransformationStorage {
+  /** `undefined` when nothing is stored under the key. */
+  get(config: ConfigRef, key: string): Promise<Json | undefined>;
+  /** Refuses what would pass {@link MAX_STORED_KEYS} keys or {@link MAX_STORED_CHARS} characters of JSON. */
+  set(config: ConfigRef, key: string, value: Json): Promise<"stored" | "full">;
+  delete(config: ConfigRef, key: string): Promise<void>;
+}
+
+/** Most keys of one config. */
+export const MAX_STORED_KEYS = 10_000;
+/** Most characters of keys and values of one config together. */
+export const MAX_STORED_CHARS = 16 * 1024 * 1024;
+
+/** A job that a transformation asked for. */
+export interface TransformationJob extends ConfigRef {
+  readonly id: number;
+  readonly name: string;
+  readonly payload: Json;
+  readonly runAt: Date;
+  /** How often it was begun before. */
+  readonly attempts: number;
+}
+
+export type ScheduledTask = "runEveryMinute" | "runEveryHour" | "runEveryDay";
+
+/** What transformations want to be called for later. At least once: what is begun stays until it is finished. */
+export interface TransformationJobs {
+  /** Refuses beyond {@link MAX_JOBS} jobs of one config. */
+  add(job: Omit<TransformationJob, "id" | "attempts">): Promise<"added" | "full">;
+  /** Jobs that are due, oldest first. */
+  due(now: Date, limit: number): Promise<readonly TransformationJob[]>;
+  /** When the next job is due; `undefined` when there is none. */
+  nextAt(): Promise<Date | undefined>;
+  /** A job is tried again at a time. */
+  postpone(id: number, runAt: Date): Promise<void>;
+  finish(id: number): Promise<void>;
+
+  /**
+   * True once for each config, task and period: whoever is told so runs the task. `period`: start
+   * of the minute, hour or day.
+   */
+  claimPeriod(config: ConfigRef, task: ScheduledTask, period: Date): Promise<boolean>;
+
+  /** Forgets everything of configs that are gone: jobs, periods, and what they stored. */
+  forget(config: ConfigRef): Promise<void>;
+}
+
+/** Most jobs of one config that wait. */
+export const MAX_JOBS = 10_000;
