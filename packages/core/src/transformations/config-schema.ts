@@ -1,0 +1,167 @@
+import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
+
+/** One setting of a transformation, as `plugin.json` declares it (posthog-api 6.8). */
+export interface ConfigField {
+  readonly key: string;
+  /** For people; the key where none is declared. */
+  readonly name: string;
+  /** `string`, `json`, `attachment`, `choice`; others are known to the plugin alone. */
+  readonly type: string;
+  readonly choices: readonly string[];
+  readonly default: Json | undefined;
+  readonly required: boolean;
+  readonly secret: boolean;
+  /** Each names a field and, but where any value will do, the value it has to have. */
+  readonly requiredIf: readonly FieldCondition[] | null;
+  readonly visibleIf: readonly FieldCondition[] | null;
+}
+
+/** A condition on another field; without `value`: that it has one which is not empty. */
+export interface FieldCondition {
+  readonly key: string;
+  readonly value?: Json;
+}
+
+/** Why a setting cannot be taken. */
+export interface ConfigFault {
+  readonly key: string;
+  readonly kind: "required" | "invalid" | "choice";
+  readonly message: string;
+}
+
+/**
+ * The settings that a schema declares, in its order. Takes a list of fields or the older object of
+ * fields by key; items without a key are text between fields. What is malformed is left out: schemas
+ * come from strangers.
+ */
+export function configFieldsOf(schema: Json): readonly ConfigField[] {
+  const items = isJsonObject(schema)
+    ? Object.entries(schema).flatMap(([key, item]) =>
+        isJsonObject(item) ? [[key, item] as const] : [],
+      )
+    : Array.isArray(schema)
+      ? (schema as readonly Json[]).flatMap((item) => {
+          const key = isJsonObject(item) ? ownValue(item, "key") : undefined;
+          return isJsonObject(item) && typeof key === "string" && key !== ""
+            ? [[key, item] as const]
+            : [];
+        })
+      : [];
+  return items.map(([key, item]) => readField(key, item));
+}
+
+function readField(key: string, item: JsonObject): ConfigField {
+  const text = (name: string): string | undefined => {
+    const value = ownValue(item, name);
+    return typeof value === "string" && value !== "" ? value : undefined;
+  };
+  const choices = ownValue(item, "choices");
+  return {
+    key,
+    name: text("name") ?? key,
+    type: text("type") ?? "string",
+    choices: Array.isArray(choices) ? choices.filter((one) => typeof one === "string") : [],
+    default: ownValue(item, "default"),
+    required: ownValue(item, "required") === true,
+    secret: ownValue(item, "secret") === true,
+    requiredIf: readConditions(ownValue(item, "required_if")),
+    visibleIf: readConditions(ownValue(item, "visible_if")),
+  };
+}
+
+function readConditions(value: Json | undefined): readonly FieldCondition[] | null {
+  if (!Array.isArray(value)) return null;
+  return (value as readonly Json[]).flatMap((item) => {
+    if (!Array.isArray(item)) return [];
+    const [key, wanted] = item as readonly (Json | undefined)[];
+    if (typeof key !== "string") return [];
+    return [wanted === undefined ? { key } : { key, value: wanted }];
+  });
+}
+
+/** Settings with the declared default of every one that was left out. */
+export function withDefaults(config: JsonObject, fields: readonly ConfigField[]): JsonObject {
+  const missing = fields.flatMap(({ key, default: value }) =>
+    value === undefined || isGiven(ownValue(config, key)) ? [] : [[key, value] as const],
+  );
+  return missing.length === 0
+    ? config
+    : Object.fromEntries([...Object.entries(config), ...missing]);
+}
+
+/**
+ * What is wrong with settings, in the order of the fields. A required setting has to be there, be it
+ * an empty text, unless its field is hidden by `visible_if` or it has a default; fields that nothing
+ * declares are left alone.
+ * @param attachments keys of the attachments that the settings come with
+ */
+export function validateConfig(
+  config: JsonObject,
+  fields: readonly ConfigField[],
+  attachments: ReadonlySet<string> = new Set(),
+): readonly ConfigFault[] {
+  const complete = withDefaults(config, fields);
+  return fields.flatMap((field) => {
+    const isThere = field.type === "attachment" && attachments.has(field.key);
+    const value = ownValue(complete, field.key);
+    if (!isThere && !isGiven(value)) {
+      return isRequired(field, complete)
+        ? [{ key: field.key, kind: "required" as const, message: "This field is required." }]
+        : [];
+    }
+    const fault = isGiven(value) ? faultOf(field, value) : undefined;
+    return fault ? [{ key: field.key, ...fault }] : [];
+  });
+}
+
+function isGiven(value: Json | undefined): value is NonNullable<Json> {
+  return value !== undefined && value !== null;
+}
+
+/** Whether a setting has to be given beside the others. */
+export function isRequired(field: ConfigField, config: JsonObject): boolean {
+  if (field.visibleIf && !meetsAll(field.visibleIf, config)) return false;
+  if (field.required) return true;
+  return field.requiredIf !== null && meetsAll(field.requiredIf, config);
+}
+
+/** As PostHog's form decides: absent and empty are equal, and a condition without a value wants any. */
+function meetsAll(conditions: readonly FieldCondition[], config: JsonObject): boolean {
+  return conditions.every(({ key, value }) => {
+    const actual = ownValue(config, key) || "";
+    return value === undefined ? actual !== "" : (value ?? "") === actual;
+  });
+}
+
+function faultOf(field: ConfigField, value: Json): Omit<ConfigFault, "key"> | undefined {
+  switch (field.type) {
+    case "string":
+      return typeof value === "object"
+        ? { kind: "invalid", message: "Not a valid string." }
+        : undefined;
+    case "choice":
+      return value === "" || field.choices.some((choice) => choice === value)
+        ? undefined
+        : { kind: "choice", message: choiceText(field, value) };
+    case "json":
+      return typeof value === "string" && value !== "" && !isJsonText(value)
+        ? { kind: "invalid", message: "Value must be valid JSON." }
+        : undefined;
+    default:
+      return undefined;
+  }
+}
+
+function choiceText({ choices }: ConfigField, value: Json): string {
+  const shown = typeof value === "string" ? value : JSON.stringify(value, (_, v) => String(v));
+  return `"${shown}" is not a valid choice. Possible is ${choices.join(", ")}.`;
+}
+
+function isJsonText(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
