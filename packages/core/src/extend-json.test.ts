@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { extendJson } from "./extend-json.ts";
+import { extendJson, extendJsonText } from "./extend-json.ts";
 import type { JsonObject } from "./json.ts";
 
 const objects = fc.dictionary(
@@ -20,6 +20,16 @@ it("[PI-45] an object is extended by what it lacks, with keys of any name, and s
       expect(Object.getPrototypeOf(extended)).toBe(Object.getPrototypeOf({}));
       expect(JSON.stringify(object)).toBe(before);
       if (missing.length === 0) expect(extended).toBe(object);
+    }),
+  );
+});
+
+it("[PI-45] the text of an object is extended without reading it", () => {
+  fc.assert(
+    fc.property(objects, objects, (object, added) => {
+      const text = extendJsonText(JSON.stringify(object), object, added);
+      const extended = JSON.stringify(extendJson(object, added));
+      expect(JSON.stringify(JSON.parse(text))).toBe(JSON.stringify(JSON.parse(extended)));
     }),
   );
 });

@@ -1,3 +1,4 @@
+import { encodeJson } from "./exact-json.ts";
 import type { Json, JsonObject } from "./json.ts";
 
 /**
@@ -22,4 +23,16 @@ export function extendJson(object: JsonObject, added: JsonObject): JsonObject {
   for (const key in object) extended[key] = object[key] as Json;
   for (const key in added) if (!Object.hasOwn(object, key)) extended[key] = added[key] as Json;
   return extended;
+}
+
+/**
+ * JSON text of what {@link extendJson} makes of an object, from the object's own text. Keys stand in
+ * it as they were added: where an object would sort them, reading the text does.
+ */
+export function extendJsonText(text: string, object: JsonObject, added: JsonObject): string {
+  const missing = Object.entries(added).filter(([key]) => !Object.hasOwn(object, key));
+  if (missing.length === 0) return text;
+  const isEmpty = text.length === 2;
+  const members = encodeJson(Object.fromEntries(missing)).slice(1);
+  return `${text.slice(0, -1)}${isEmpty ? "" : ","}${members}`;
 }

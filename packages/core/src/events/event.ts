@@ -20,6 +20,8 @@ export interface CapturedEvent {
 export interface LoggedEvent {
   readonly position: number;
   readonly event: CapturedEvent;
+  /** JSON text of the event's properties, where it is at hand. */
+  readonly propertiesText?: string;
   /** Why the entry cannot be read, where it cannot; its event is then what is left of it. */
   readonly fault?: string;
 }

@@ -7,6 +7,7 @@ import { createDeadLetters } from "./dead-letters.ts";
 import { sampleEvent } from "./event-log.contract.ts";
 import { LogUnavailable } from "./event-log.ts";
 import { temporaryPipeline } from "./pipeline.setup.ts";
+import { eventStep } from "./steps/step.ts";
 
 describe("dead letters", () => {
   const pipeline = temporaryPipeline();
@@ -17,13 +18,13 @@ describe("dead letters", () => {
     isBroken = true;
     run = await pipeline.start({
       steps: () => [
-        {
+        eventStep({
           name: "fragile",
-          run: (event) => {
+          run: ({ event }) => {
             if (isBroken && event.event.startsWith("bad")) throw new Error("broken");
             return { kind: "keep", event };
           },
-        },
+        }),
       ],
     });
     projectId = await run.newProject();

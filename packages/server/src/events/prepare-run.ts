@@ -1,10 +1,9 @@
-import { setImmediate as nextTurn } from "node:timers/promises";
 import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
 import type { PersonOutcome, PersonStore } from "../persons/person-store.ts";
 import { StoreUnavailable } from "../platform/store-unavailable.ts";
 import type { DeadLetter, DroppedEvent, EventBatch, EventRow, PersonMerge } from "./event-store.ts";
 import { createGroupKeys } from "./group-keys.ts";
-import { runSteps, type Step, type StepsOutcome } from "./steps/step.ts";
+import { runSteps, type Step, type StepsOutcome, type StepsRun } from "./steps/step.ts";
 
 /** Told what becomes of events on their way to the stores; for counters. */
 export interface PreparationObserver {
@@ -19,12 +18,10 @@ export interface PreparationDeps {
   readonly steps: readonly Step[];
   readonly logger: { error(fields: object, message: string): void };
   readonly observer: PreparationObserver;
-  /** Longest that all steps of an event may take: they have limits of their own; this is for those that never end. */
-  readonly stepLimitMs: number;
+  readonly stepsRun: StepsRun;
+  /** Takes what steps capture; resolves once that would survive a crash. */
+  readonly capture: (events: readonly CapturedEvent[]) => Promise<void>;
 }
-
-/** Steps run for so long at most before requests get their turn. */
-const TURN_MS = 2;
 
 /** Consecutive entries of the log, not empty. */
 export interface LogRun {
@@ -38,13 +35,13 @@ export interface PreparedRun extends EventBatch {
   readonly after: number;
 }
 
-interface KeptEvent extends LoggedEvent {
+interface KeptEntry extends LoggedEvent {
   readonly changedBy: readonly string[];
 }
 
 /** A run after the steps. */
 interface StepResults {
-  readonly kept: readonly KeptEvent[];
+  readonly kept: readonly KeptEntry[];
   readonly drops: readonly DroppedEvent[];
   readonly deadLetters: readonly DeadLetter[];
 }
@@ -63,46 +60,38 @@ export interface RunPreparation {
 }
 
 /** A {@link RunPreparation} that tells its observer and log once for each outcome that lasts. */
-export function createRunPreparation({
-  persons,
-  steps,
-  logger,
-  observer,
-  stepLimitMs,
-}: PreparationDeps): RunPreparation {
+export function createRunPreparation(deps: PreparationDeps): RunPreparation {
+  const { persons, steps, logger, observer } = deps;
   const groupKeysOf = createGroupKeys((projectId) => persons.groupTypes(projectId));
+  /** By position, of entries that have passed the steps but not what follows: they do not pass again. */
+  const passed = new Map<number, StepsOutcome>();
 
+  /** Steps run once for an entry, however often what follows is tried. */
   async function runThroughSteps(entries: readonly LoggedEvent[]): Promise<StepResults> {
-    const kept: KeptEvent[] = [];
+    const fresh = entries.filter(({ position }) => !passed.has(position));
+    const outcomes = await runSteps(steps, fresh, deps.stepsRun);
+    const captured = outcomes.flatMap((one) => (one.kind === "dead-letter" ? [] : one.captured));
+    // Before anything becomes of the events: the run would not be repeated after a crash.
+    if (captured.length > 0 && !deps.stepsRun.isRepeated) await deps.capture(captured);
+    for (const [index, { position }] of fresh.entries()) {
+      passed.set(position, outcomes[index] as StepsOutcome);
+    }
+    const kept: KeptEntry[] = [];
     const deadLetters: DeadLetter[] = [];
     const drops: DroppedEvent[] = [];
-    let turnBeganAt = performance.now();
-    // All at once, though in order: a slow event costs the run its own time, whatever their number.
-    const running: (StepsOutcome | Promise<StepsOutcome>)[] = [];
-    for (const { event, fault } of entries) {
-      if (performance.now() - turnBeganAt > TURN_MS) {
-        await nextTurn();
-        turnBeganAt = performance.now();
-      }
-      const outcome: StepsOutcome | Promise<StepsOutcome> =
-        fault === undefined ? runSteps(steps, event) : { kind: "dead-letter", reason: fault };
-      running.push(outcome instanceof Promise ? withinLimit(outcome, stepLimitMs) : outcome);
-    }
-    for (const [index, entry] of entries.entries()) {
-      const { position } = entry;
-      const begun = running[index];
-      const outcome = begun instanceof Promise ? await begun : begun;
+    for (const { position, event } of entries) {
+      const outcome = passed.get(position);
       switch (outcome?.kind) {
         case "keep":
-          kept.push({ position, event: outcome.event, changedBy: outcome.changedBy });
+          kept.push({ ...outcome.entry, changedBy: outcome.changedBy });
           break;
         case "drop": {
-          const { projectId, uuid } = entry.event;
-          drops.push({ position, projectId, uuid, by: outcome.by, reason: outcome.reason });
+          const { by, reason } = outcome;
+          drops.push({ position, projectId: event.projectId, uuid: event.uuid, by, reason });
           break;
         }
         case "dead-letter":
-          deadLetters.push({ position, event: entry.event, reason: outcome.reason });
+          deadLetters.push({ position, event, reason: outcome.reason });
       }
     }
     return { kept, drops, deadLetters };
@@ -116,11 +105,14 @@ export function createRunPreparation({
     const groupKeys = await groupKeysOf(kept.map(({ event }) => event));
     const rows: EventRow[] = [];
     const merges: PersonMerge[] = [];
-    for (const [index, { position, event, changedBy }] of kept.entries()) {
+    for (const [index, { position, event, changedBy, propertiesText }] of kept.entries()) {
       const outcome = outcomes[index];
       if (outcome?.position !== position) throw new Error("a person outcome is missing");
       const { personId, merged, warnings } = outcome;
-      rows.push({ position, event, personId, groupKeys: groupKeys[index] ?? [], changedBy });
+      rows.push({
+        ...{ position, event, personId, groupKeys: groupKeys[index] ?? [], changedBy },
+        ...(propertiesText !== undefined && { propertiesText }),
+      });
       if (merged) merges.push({ position, projectId: event.projectId, ...merged });
       for (const warning of warnings) observer.warned(warning, event);
     }
@@ -131,6 +123,7 @@ export function createRunPreparation({
       logger.error({ position, uuid, projectId, reason }, "an event was set aside");
       observer.setAside();
     }
+    for (const { position } of entries) passed.delete(position);
     return { after, rows, merges, drops, deadLetters, end: entries.at(-1)?.position ?? after };
   }
 
@@ -176,19 +169,6 @@ export function createRunPreparation({
   }
 
   return { prepare, prepareAroundFault };
-}
-
-async function withinLimit(running: Promise<StepsOutcome>, limitMs: number): Promise<StepsOutcome> {
-  let timer: NodeJS.Timeout | undefined;
-  const timeUp = new Promise<StepsOutcome>((resolve) => {
-    const reason = `its steps did not end within ${limitMs} ms`;
-    timer = setTimeout(() => resolve({ kind: "dead-letter", reason }), limitMs);
-  });
-  try {
-    return await Promise.race([running, timeUp]);
-  } finally {
-    clearTimeout(timer);
-  }
 }
 
 function withoutPersonChanges(event: CapturedEvent): CapturedEvent {

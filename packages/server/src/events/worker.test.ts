@@ -8,6 +8,7 @@ import { StoreUnavailable } from "../platform/store-unavailable.ts";
 import { sampleEvent } from "./event-log.contract.ts";
 import type { EventStore } from "./event-store.ts";
 import { temporaryPipeline } from "./pipeline.setup.ts";
+import { eventStep, type Step } from "./steps/step.ts";
 
 const DOWN = new Error("the store is down");
 
@@ -88,6 +89,7 @@ describe("the worker", () => {
           secure: async () => Math.min(secured, await real.secure()),
         }),
         log: (real) => ({
+          append: real.append,
           read: real.read,
           end: real.end,
           release: async (upTo) => {
@@ -351,13 +353,13 @@ describe("the worker", () => {
     let slow = 0;
     const run = await pipeline.start({
       steps: () => [
-        {
+        eventStep({
           name: "slow",
-          run: (event) => {
+          run: ({ event }) => {
             if (event.projectId !== slow) return { kind: "keep", event };
             return delay(STEP_MS, { kind: "keep" as const, event });
           },
-        },
+        }),
       ],
     });
     slow = await run.newProject();
@@ -385,10 +387,10 @@ describe("the worker", () => {
   it("[PI-59] keeps the order of events whose steps take longer than those of later ones", async () => {
     const run = await pipeline.start({
       steps: () => [
-        {
+        eventStep({
           name: "any time",
-          run: (event) => delay(Math.random() * 20, { kind: "keep" as const, event }),
-        },
+          run: ({ event }) => delay(Math.random() * 20, { kind: "keep" as const, event }),
+        }),
       ],
     });
     const projectId = await run.newProject();
@@ -416,11 +418,11 @@ describe("the worker", () => {
     const run = await pipeline.start(
       {
         steps: () => [
-          {
+          eventStep({
             name: "endless",
-            run: (event) =>
+            run: ({ event }) =>
               event.event === "poison" ? new Promise(() => {}) : { kind: "keep", event },
-          },
+          }),
         ],
       },
       { stepLimitMs: 100 },
@@ -433,26 +435,112 @@ describe("the worker", () => {
     await run.settle();
     expect(await namesIn(run.events, projectId)).toEqual(["a", "b"]);
     expect((await lettersIn(run.events, projectId)).map(({ reason }) => reason)).toEqual([
-      "its steps did not end within 100 ms",
+      "step endless failed: it did not end within 100 ms",
     ]);
+  });
+
+  it("[PI-71] gives steps many events of one project at a time, and repeats alone what failed together", async () => {
+    const given: string[][] = [];
+    const step: Step = {
+      name: "together",
+      run: async (entries) => {
+        given.push(entries.map(({ event }) => event.event));
+        const isPoisoned = entries.some(({ event }) => event.event === "poison");
+        if (isPoisoned) throw new Error("poisoned");
+        return entries.map(({ event }) =>
+          event.event === "spam"
+            ? { kind: "drop", reason: "unwanted", by: "a filter" }
+            : keep(event),
+        );
+      },
+    };
+    const keep = (event: CapturedEvent) => ({ kind: "keep" as const, event });
+    const run = await pipeline.start({ steps: () => [step] });
+    const [one, other] = [await run.newProject(), await run.newProject()];
+    const events = [
+      sampleEvent({ projectId: one, event: "a1", timestamp: at(0) }),
+      sampleEvent({ projectId: other, event: "poison" }),
+      sampleEvent({ projectId: one, event: "spam" }),
+      sampleEvent({ projectId: other, event: "b1", timestamp: at(0) }),
+      sampleEvent({ projectId: one, event: "a2", timestamp: at(1) }),
+      sampleEvent({ projectId: other, event: "b2", timestamp: at(1) }),
+    ];
+    await run.append(events);
+    await run.settle();
+    expect(given).toEqual([
+      ["a1", "spam", "a2"],
+      ["poison", "b1", "b2"],
+      ["poison"],
+      ["b1"],
+      ["b2"],
+    ]);
+    expect(await namesIn(run.events, one)).toEqual(["a1", "a2"]);
+    expect(await namesIn(run.events, other)).toEqual(["b1", "b2"]);
+    expect((await lettersIn(run.events, other)).map(({ reason }) => reason)).toEqual([
+      "step together failed: poisoned",
+    ]);
+    expect(await run.events.receipt(one, events[2]?.uuid ?? "")).toMatchObject({ by: "a filter" });
+    expect(await run.events.receipt(one, events[0]?.uuid ?? "")).toMatchObject({ changedBy: [] });
+  });
+
+  it("[PI-72] stores what steps capture beside an event once, after all steps, whatever fails meanwhile", async () => {
+    let runs = 0;
+    let faults = 2;
+    const run = await pipeline.start({
+      persons: (real) => ({
+        ...real,
+        applyEvents: async (entries) => {
+          if (faults-- > 0) throw new Error("not now");
+          return real.applyEvents(entries);
+        },
+      }),
+      steps: () => [
+        eventStep({
+          name: "echo",
+          run: ({ event }) => {
+            if (event.event !== "call") return { kind: "keep", event };
+            runs++;
+            const echo = sampleEvent({
+              ...{ projectId: event.projectId, event: "echo", timestamp: at(1) },
+              uuid: `${event.uuid.slice(0, -1)}0`,
+            });
+            return { kind: "keep", event, captured: [echo] };
+          },
+        }),
+        eventStep({
+          name: "shout",
+          run: ({ event }) => ({ kind: "keep", event: { ...event, event: `${event.event}!` } }),
+        }),
+      ],
+    });
+    const projectId = await run.newProject();
+    const uuid = "0190c0de-0000-7000-8000-00000000000f";
+    await run.append([sampleEvent({ projectId, event: "call", uuid, timestamp: at(0) })]);
+    await run.settle();
+    await run.settle();
+    expect(await namesIn(run.events, projectId)).toEqual(["call!", "echo!"]);
+    expect(runs).toBe(1);
   });
 
   it("[PI-44] lets steps change, drop and set aside events; one that throws sets its event aside", async () => {
     const run = await pipeline.start({
       steps: () => [
-        {
+        eventStep({
           name: "shout",
-          run: (event) => ({ kind: "keep", event: { ...event, event: event.event.toUpperCase() } }),
-        },
-        {
+          run: ({ event }) => ({
+            kind: "keep",
+            event: { ...event, event: event.event.toUpperCase() },
+          }),
+        }),
+        eventStep({
           name: "sort out",
-          run: async (event) => {
+          run: async ({ event }) => {
             if (event.event === "SPAM") return { kind: "drop", reason: "unwanted" };
             if (event.event === "ODD") return { kind: "dead-letter", reason: "odd" };
             if (event.event === "BUG") throw new Error("bug");
             return { kind: "keep", event };
           },
-        },
+        }),
       ],
     });
     const projectId = await run.newProject();
@@ -475,18 +563,18 @@ describe("the worker", () => {
     const run = await pipeline.start({
       geoIp: () => ({ lookup: () => ({ $geoip_country_code: "NZ" }) }),
       steps: () => [
-        {
+        eventStep({
           name: "first",
-          run: (event) =>
+          run: ({ event }) =>
             event.event === "a" ? { kind: "keep", event: { ...event } } : { kind: "keep", event },
-        },
-        {
+        }),
+        eventStep({
           name: "second",
-          run: async (event) =>
+          run: async ({ event }) =>
             event.event === "spam"
               ? { kind: "drop", reason: "unwanted" }
               : { kind: "keep", event: event.event === "b" ? event : { ...event } },
-        },
+        }),
       ],
       onStored: () => (rows) => {
         for (const { event, changedBy } of rows) told.push(`${event.event}: ${changedBy.join()}`);

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
+import type { CapturedEvent } from "@hedgerow/core/events/event";
 import type { GeoIp } from "../persons/geo-ip.ts";
 import type { PersonStore } from "../persons/person-store.ts";
 import type { EventLog } from "./event-log.ts";
@@ -11,11 +12,11 @@ import { insertAroundFaults } from "./store-batch.ts";
 import { createWaitingRuns } from "./waiting-runs.ts";
 
 export interface WorkerDeps {
-  readonly log: Pick<EventLog, "read" | "end" | "release">;
+  readonly log: Pick<EventLog, "append" | "read" | "end" | "release">;
   readonly persons: Pick<PersonStore, "position" | "secure" | "applyEvents" | "groupTypes">;
   readonly events: Pick<EventStore, "position" | "insert">;
   readonly geoIp: GeoIp;
-  readonly pendingPersons: Pick<PendingPersons, "applied" | "catchUpTo">;
+  readonly pendingPersons: Pick<PendingPersons, "add" | "applied" | "catchUpTo">;
   readonly logger: { error(fields: object, message: string): void };
   readonly observer: PreparationObserver;
   /**
@@ -33,7 +34,7 @@ export interface WorkerTiming {
   readonly storeEveryMs: number;
   /** What is stored is secured, and released from the log, at most this often. */
   readonly releaseEveryMs: number;
-  /** Longest that all steps of an event may take before it is set aside. */
+  /** Longest that a step may take for an event before it is set aside; batches have longer. */
   readonly stepLimitMs: number;
   /** First pause after a failure; doubles up to `longestRetryMs`. */
   readonly retryMs: number;
@@ -85,11 +86,15 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
   const timing = { ...DEFAULT_TIMING, ...deps.timing };
   const stop = new AbortController();
   const steps = [addGeoProperties(deps.geoIp), ...(deps.steps ?? [])];
-  const { stepLimitMs } = timing;
-  const first = createRunPreparation({ persons, steps, logger, observer, stepLimitMs });
+  const limitMs = timing.stepLimitMs;
+  const first = createRunPreparation({
+    ...{ persons, steps, logger, observer, capture },
+    stepsRun: { isRepeated: false, limitMs },
+  });
   const again = createRunPreparation({
-    ...{ persons, steps, stepLimitMs },
+    ...{ persons, steps, capture },
     ...{ logger: SILENCE, observer: SILENCE },
+    stepsRun: { isRepeated: true, limitMs },
   });
 
   /** Most events of the next run. */
@@ -135,6 +140,14 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
         await pause(Math.min(timing.retryMs * 2 ** (failures - 1), timing.longestRetryMs));
       }
     }
+  }
+
+  /** Events that steps capture beside those they are given take the way of all others. */
+  async function capture(captured: readonly CapturedEvent[]): Promise<void> {
+    const positions = await log.append(captured);
+    pendingPersons.add(
+      captured.map((event, index) => ({ position: positions[index] ?? Number.NaN, event })),
+    );
   }
 
   async function applyNext(failures: number): Promise<void> {

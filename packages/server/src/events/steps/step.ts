@@ -1,90 +1,226 @@
-import type { CapturedEvent } from "@hedgerow/core/events/event";
+import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
+import { createSlices } from "../../platform/slices.ts";
 
 /** What a step makes of an event: it goes on (changed, perhaps), ends here, or is set aside. */
 export type StepOutcome =
-  | { readonly kind: "keep"; readonly event: CapturedEvent }
-  | { readonly kind: "drop"; readonly reason: string }
+  | {
+      readonly kind: "keep";
+      /** The very event that the step was given, where it changes nothing. */
+      readonly event: CapturedEvent;
+      /** JSON text of a changed event's properties, where the step has it at hand. */
+      readonly propertiesText?: string;
+      /** Who changed the event; the step by its own name unless given. */
+      readonly changedBy?: readonly string[];
+      readonly captured?: readonly CapturedEvent[];
+    }
+  | {
+      readonly kind: "drop";
+      readonly reason: string;
+      /** Who dropped the event; the step by its own name unless given. */
+      readonly by?: string;
+      readonly captured?: readonly CapturedEvent[];
+    }
   | { readonly kind: "dead-letter"; readonly reason: string };
 
+/** How events come to a step. */
+export interface StepOccasion {
+  /**
+   * True for events that passed all steps before, in this process or an earlier one, and are read
+   * again for the store alone. What steps capture then is not captured again.
+   */
+  readonly isRepeated: boolean;
+}
+
 /**
- * One step between the log and the stores. Must give the same outcome for the same event: after a
- * crash the last events pass again. A step that throws makes its event a dead letter.
+ * One step between the log and the stores. It is given many events at a time, all of one project, in
+ * the order of the log; those of other projects pass meanwhile. Whatever comes next waits for it.
+ *
+ * Answers one outcome for each event, in order. Should give the same outcomes for the same events:
+ * after a crash the last ones pass again. Beside each event it may capture others, whose uuids have
+ * to be derived from the event for the same reason: they go to the log before anything becomes of the
+ * event, and pass all steps from the first.
+ *
+ * A step that throws, or does not end in time, is given the same events once more, each by itself,
+ * and all at once; those with which it fails again become dead letters.
  */
 export interface Step {
   readonly name: string;
   /** True for what the product itself always does: it is not told as a change of the event. */
   readonly isBuiltIn?: true;
-  run(event: CapturedEvent): StepOutcome | Promise<StepOutcome>;
+  run(
+    entries: readonly LoggedEvent[],
+    occasion: StepOccasion,
+  ): readonly StepOutcome[] | Promise<readonly StepOutcome[]>;
 }
 
-/** What all steps together make of an event. */
+/** Steps run for so long at most before requests get their turn. */
+const TURN_MS = 2;
+
+/** A step that looks at one event at a time, with promises only where something is waited for. */
+export function eventStep(step: {
+  readonly name: string;
+  readonly isBuiltIn?: true;
+  run(entry: LoggedEvent): StepOutcome | Promise<StepOutcome>;
+}): Step {
+  return {
+    name: step.name,
+    ...(step.isBuiltIn && { isBuiltIn: step.isBuiltIn }),
+    async run(entries) {
+      const slices = createSlices(TURN_MS);
+      // All at once, though in order: a slow event costs the run its own time, whatever their number.
+      const outcomes: (StepOutcome | Promise<StepOutcome>)[] = [];
+      let areWaited = false;
+      for (const entry of entries) {
+        if (slices.isOver()) await slices.next();
+        let outcome: StepOutcome | Promise<StepOutcome>;
+        try {
+          outcome = step.run(entry);
+        } catch (error) {
+          outcome = failed(step.name, error);
+        }
+        if (outcome instanceof Promise) {
+          areWaited = true;
+          outcome = outcome.catch((error: unknown) => failed(step.name, error));
+        }
+        outcomes.push(outcome);
+      }
+      return areWaited ? Promise.all(outcomes) : (outcomes as StepOutcome[]);
+    },
+  };
+}
+
+/** What all steps together make of an entry. */
 export type StepsOutcome =
   | {
       readonly kind: "keep";
-      readonly event: CapturedEvent;
-      /** Names of the steps that changed it; those that are built in do not count. */
+      readonly entry: LoggedEvent;
+      /** Who changed it; steps that are built in do not count. */
       readonly changedBy: readonly string[];
+      readonly captured: readonly CapturedEvent[];
     }
-  /** `by`: name of the step. */
-  | { readonly kind: "drop"; readonly reason: string; readonly by: string }
+  | {
+      readonly kind: "drop";
+      readonly reason: string;
+      readonly by: string;
+      readonly captured: readonly CapturedEvent[];
+    }
   | { readonly kind: "dead-letter"; readonly reason: string };
 
-const BY_NONE: readonly string[] = Object.freeze([]);
+export interface StepsRun extends StepOccasion {
+  /** Longest that a step may take for one event, and for a batch beside {@link BATCH_MS} for each. */
+  readonly limitMs: number;
+}
 
-/**
- * Runs an event through steps in order, up to the first that does not keep it. A promise only where
- * a step answers with one: turns of the event loop cost more than most steps.
- */
-export function runSteps(
+/** What a batch may take longer for each of its events: steps have closer limits of their own. */
+const BATCH_MS = 100;
+
+/** Takes entries through steps in order, each up to the first that does not keep it. Never rejects. */
+export async function runSteps(
   steps: readonly Step[],
-  captured: CapturedEvent,
-): StepsOutcome | Promise<StepsOutcome> {
-  let kept = keep(captured, BY_NONE);
-  for (const [index, step] of steps.entries()) {
-    let outcome: StepOutcome | Promise<StepOutcome>;
-    try {
-      outcome = step.run(kept.event);
-    } catch (error) {
-      return failed(step, error);
+  entries: readonly LoggedEvent[],
+  run: StepsRun,
+): Promise<readonly StepsOutcome[]> {
+  const outcomes: StepsOutcome[] = [];
+  const byProject = new Map<number, number[]>();
+  for (const [index, entry] of entries.entries()) {
+    if (entry.fault !== undefined) {
+      outcomes[index] = { kind: "dead-letter", reason: entry.fault };
+      continue;
     }
-    if (outcome instanceof Promise) {
-      return outcome.then(
-        async (settled) => {
-          const next = after(step, kept, settled);
-          if (next.kind !== "keep") return next;
-          const rest = await runSteps(steps.slice(index + 1), next.event);
-          if (rest.kind !== "keep") return rest;
-          return keep(rest.event, [...next.changedBy, ...rest.changedBy]);
-        },
-        (error: unknown) => failed(step, error),
-      );
-    }
-    const next = after(step, kept, outcome);
-    if (next.kind !== "keep") return next;
-    kept = next;
+    outcomes[index] = { kind: "keep", entry, changedBy: NONE, captured: NONE };
+    const { projectId } = entry.event;
+    const indexes = byProject.get(projectId);
+    if (indexes) indexes.push(index);
+    else byProject.set(projectId, [index]);
   }
-  return kept;
+  await Promise.all([...byProject.values()].map((indexes) => passSteps(outcomes, indexes)));
+  return outcomes;
+
+  /** Replaces the outcomes at some places, all of one project, by those after all steps. */
+  async function passSteps(outcomes: StepsOutcome[], indexes: readonly number[]): Promise<void> {
+    for (const step of steps) {
+      const places: number[] = [];
+      const passing: Kept[] = [];
+      for (const index of indexes) {
+        const outcome = outcomes[index];
+        if (outcome?.kind !== "keep") continue;
+        places.push(index);
+        passing.push(outcome);
+      }
+      if (passing.length === 0) return;
+      const made = await attempt(
+        step,
+        passing.map(({ entry }) => entry),
+      );
+      for (const [at, before] of passing.entries()) {
+        outcomes[places[at] as number] = follow(step, before, made[at] as StepOutcome);
+      }
+    }
+  }
+
+  async function attempt(
+    step: Step,
+    entries: readonly LoggedEvent[],
+  ): Promise<readonly StepOutcome[]> {
+    const isAlone = entries.length === 1;
+    const limitMs = isAlone ? run.limitMs : run.limitMs + entries.length * BATCH_MS;
+    try {
+      const running = step.run(entries, run);
+      const outcomes = running instanceof Promise ? await withinLimit(running, limitMs) : running;
+      if (outcomes.length === entries.length) return outcomes;
+      throw new Error(`${outcomes.length} outcomes for ${entries.length} events`);
+    } catch (error) {
+      if (isAlone) return [failed(step.name, error)];
+      return (await Promise.all(entries.map((entry) => attempt(step, [entry])))).flat();
+    }
+  }
 }
 
 type Kept = Extract<StepsOutcome, { kind: "keep" }>;
 
-function keep(event: CapturedEvent, changedBy: readonly string[]): Kept {
-  return { kind: "keep", event, changedBy };
-}
+const NONE: readonly never[] = Object.freeze([]);
 
-function after(step: Step, { event, changedBy }: Kept, outcome: StepOutcome): StepsOutcome {
+function follow(step: Step, before: Kept, outcome: StepOutcome): StepsOutcome {
   switch (outcome.kind) {
-    case "keep":
-      if (outcome.event === event) return keep(event, changedBy);
-      return keep(outcome.event, step.isBuiltIn ? changedBy : [...changedBy, step.name]);
-    case "drop":
-      return { ...outcome, by: step.name };
+    case "keep": {
+      const { event, propertiesText, changedBy = [step.name] } = outcome;
+      const captured = joined(before.captured, outcome.captured);
+      if (event === before.entry.event) return { ...before, captured };
+      const { position } = before.entry;
+      return {
+        kind: "keep",
+        entry: { position, event, ...(propertiesText !== undefined && { propertiesText }) },
+        changedBy: step.isBuiltIn ? before.changedBy : joined(before.changedBy, changedBy),
+        captured,
+      };
+    }
+    case "drop": {
+      const { reason, by = step.name } = outcome;
+      return { kind: "drop", reason, by, captured: joined(before.captured, outcome.captured) };
+    }
     case "dead-letter":
       return outcome;
   }
 }
 
-function failed(step: Step, error: unknown): StepsOutcome {
+function joined<Item>(some: readonly Item[], more: readonly Item[] = NONE): readonly Item[] {
+  if (more.length === 0) return some;
+  return some.length === 0 ? more : [...some, ...more];
+}
+
+async function withinLimit<Result>(running: Promise<Result>, limitMs: number): Promise<Result> {
+  let timer: NodeJS.Timeout | undefined;
+  const timeUp = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(new Error(`it did not end within ${limitMs} ms`)), limitMs);
+  });
+  try {
+    return await Promise.race([running, timeUp]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function failed(name: string, error: unknown): StepOutcome {
   const message = error instanceof Error ? error.message : String(error);
-  return { kind: "dead-letter", reason: `step ${step.name} failed: ${message}` };
+  return { kind: "dead-letter", reason: `step ${name} failed: ${message}` };
 }
