@@ -26,6 +26,62 @@ const inCountry = (code: string) => ({
   ],
 });
 
+describe("answers of many flags", () => {
+  const MANY = 300;
+  let api: Api;
+  let url: string;
+  beforeAll(async () => {
+    api = await openDecideApi();
+    for (let n = 0; n < MANY; n++) {
+      const filters = {
+        groups: [{ properties: [], rollout_percentage: 50 }],
+        payloads: { true: n % 3 === 0 ? '"žluť 🌱"' : "{}" },
+      };
+      await api.createFlag(`flag-${n}`, filters, {
+        name: n % 2 === 0 ? "Flag für \u2028 alle" : "",
+      });
+    }
+    url = await api.app.listen({ port: 0, host: "127.0.0.1" });
+  });
+  afterAll(() => api.close());
+
+  /** With its length told, the front door answers; in chunks, the framework. */
+  const ask = async (
+    distinctId: string,
+    { flagKeys, inChunks = false }: { flagKeys?: string[]; inChunks?: boolean } = {},
+  ) => {
+    const text = JSON.stringify({ token: TOKEN, distinct_id: distinctId, flag_keys: flagKeys });
+    const body = inChunks ? new Blob([text]).stream() : text;
+    const response = await fetch(`${url}/flags?v=2`, { method: "POST", body, duplex: "half" });
+    const { flags } = (await response.json()) as { flags: Record<string, unknown> };
+    expect(Number(response.headers.get("content-length"))).toBeGreaterThan(0);
+    return flags;
+  };
+
+  it("[DC-1] say of each flag what an answer of that flag alone says", async () => {
+    const all = await ask("someone");
+    expect(Object.keys(all)).toHaveLength(MANY);
+    for (let n = 0; n < MANY; n += 7) {
+      const key = `flag-${n}`;
+      expect(await ask("someone", { flagKeys: [key] })).toEqual({ [key]: all[key] });
+    }
+    expect(await ask("someone", { inChunks: true })).toEqual(all);
+  });
+
+  it("[DC-15] that are written at the same time do not get into one another", async () => {
+    const people = Array.from({ length: 12 }, (_, n) => `person-${n}`);
+    const alone = new Map<string, unknown>();
+    for (const person of people) alone.set(person, await ask(person));
+    expect(alone.get("person-0")).not.toEqual(alone.get("person-1"));
+    for (let round = 0; round < 3; round++) {
+      const together = await Promise.all(
+        people.map((person, n) => ask(person, { inChunks: n % 3 === round })),
+      );
+      for (const [n, person] of people.entries()) expect(together[n]).toEqual(alone.get(person));
+    }
+  });
+});
+
 describe("the shapes of flag answers", () => {
   let api: Api;
   beforeAll(async () => {

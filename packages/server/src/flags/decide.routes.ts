@@ -4,9 +4,10 @@ import type { Project } from "../accounts/account-store.ts";
 import { type ProjectsByToken, requireProject } from "../accounts/projects-by-token.ts";
 import type { App } from "../http/app.ts";
 import { decodeBody, encodedBodyOf } from "../http/decode-body.ts";
-import type { PlainRequest } from "../http/front-door.ts";
+import type { PlainHandler, PlainRequest } from "../http/front-door.ts";
 import { postPlain } from "../http/public-api.ts";
 import { queryText } from "../http/query-text.ts";
+import { createAnswerBuffers } from "./answer-buffers.ts";
 import { type DecideDeps, decide } from "./decide.ts";
 import {
   type AnswerFormat,
@@ -30,8 +31,10 @@ export function decideRoutes(
   app: App,
   deps: DecideDeps & { readonly projects: ProjectsByToken },
 ): void {
+  const lend = createAnswerBuffers();
+
   // No async function on the way: where nothing is waited for, the answer needs no other turn.
-  function answer(request: PlainRequest, format: AnswerFormat): string | Promise<string> {
+  function answer(request: PlainRequest, format: AnswerFormat): ReturnType<PlainHandler> {
     const { query } = request;
     const { value, form } = decodeBody(encodedBodyOf(request));
     const flagRequest = parseFlagRequest(withFormToken(value ?? null, form), [
@@ -44,8 +47,8 @@ export function decideRoutes(
     const project = requireProject(deps.projects, flagRequest.token);
     const decided = project instanceof Promise ? project.then(decideFor) : decideFor(project);
     return decided instanceof Promise
-      ? decided.then((one) => writeFlagAnswer(one, format))
-      : writeFlagAnswer(decided, format);
+      ? decided.then((one) => writeFlagAnswer(one, format, lend))
+      : writeFlagAnswer(decided, format, lend);
   }
 
   const schema = (summary: string): { tags: string[]; summary: string; querystring: TSchema } => ({

@@ -1,5 +1,6 @@
 import { encodeJson } from "@hedgerow/core/exact-json";
 import type { FlagEvaluation } from "@hedgerow/core/flags/flag";
+import type { AnswerBuffer, AnswerBuffers } from "./answer-buffers.ts";
 import type { FlagAnswer } from "./flag-answer.ts";
 
 /** The shapes a flag answer can have: those of `/decide` by `v`, and of `/flags` by `v`. */
@@ -56,8 +57,18 @@ export interface AnswerFormat {
   readonly withSettings: boolean;
 }
 
-/** Writes the answer as JSON text, put together from the texts of its evaluations. */
-export function writeFlagAnswer(answer: FlagAnswer, { shape, withSettings }: AnswerFormat): string {
+/** From so many flags on, details are put together as bytes: fewer are quicker to join as text. */
+const MANY_DETAILS = 200;
+
+/**
+ * Writes the answer as JSON, put together from the prepared texts of its evaluations; one that is
+ * large as UTF-8 in lent memory, since text would be copied and encoded once more on its way out.
+ */
+export function writeFlagAnswer(
+  answer: FlagAnswer,
+  { shape, withSettings }: AnswerFormat,
+  lend: AnswerBuffers,
+): string | AnswerBuffer {
   const settings = withSettings ? `,${DECIDE_SETTINGS}` : "";
   const errors = answer.errorsWhileComputing;
   // The interface document and PostHog's clients spell this key differently: both get theirs.
@@ -73,8 +84,12 @@ export function writeFlagAnswer(answer: FlagAnswer, { shape, withSettings }: Ans
     case "flags-1":
       return `{${writeValuesAndPayloads(answer.evaluations)},${tail}`;
     case "decide-4":
-    case "flags-2":
-      return `{"flags":{${writeDetails(answer.evaluations)}},${tail}`;
+    case "flags-2": {
+      const end = `},${tail}`;
+      return answer.evaluations.length < MANY_DETAILS
+        ? `{"flags":{${writeDetails(answer.evaluations)}${end}`
+        : encodeDetails(answer.evaluations, { start: '{"flags":{', end, lend });
+    }
   }
 }
 
@@ -115,41 +130,86 @@ function writeDetails(evaluations: readonly FlagEvaluation[]): string {
   return evaluations.map((evaluation) => textOf(evaluation).detail).join(",");
 }
 
-/** One evaluation as entries of the answer's maps. */
+/** The same as UTF-8, between two texts. There is at least one evaluation. */
+function encodeDetails(
+  evaluations: readonly FlagEvaluation[],
+  { lend, ...around }: { readonly start: string; readonly end: string; lend: AnswerBuffers },
+): AnswerBuffer {
+  const details = new Array<Uint8Array>(evaluations.length);
+  let size = 0;
+  for (let at = 0; at < evaluations.length; at += 1) {
+    const detail = textOf(evaluations[at] as FlagEvaluation).nextDetail;
+    details[at] = detail;
+    size += detail.length;
+  }
+  const start = Buffer.from(around.start);
+  const end = Buffer.from(around.end);
+  // Each detail has a comma before it; the start takes the place of the first.
+  const buffer = lend(start.length - 1 + size + end.length);
+  const { bytes } = buffer;
+  let at = start.length - 1;
+  for (const detail of details) {
+    bytes.set(detail, at);
+    at += detail.length;
+  }
+  bytes.set(start, 0);
+  bytes.set(end, at);
+  return buffer;
+}
+
+/** One evaluation as entries of the answer's maps; details, which are long, as soon as they are asked for. */
 class EvaluationText {
   readonly key: string;
   /** `null` for a flag that failed. */
   readonly value: string | null;
   /** `null` for a flag that is off or has none. */
   readonly payload: string | null;
-  readonly detail: string;
+  readonly #evaluation: FlagEvaluation;
+  #detail: string | null = null;
+  #nextDetail: Uint8Array | null = null;
 
-  constructor({ flag, value, payload, reason, failed }: FlagEvaluation) {
+  constructor(evaluation: FlagEvaluation) {
+    const { flag, value, payload, failed } = evaluation;
     const key = JSON.stringify(flag.key);
-    const detail = {
-      key: flag.key,
-      enabled: value !== false,
-      variant: typeof value === "string" ? value : null,
-      reason: {
-        code: reason.code,
-        condition_index: reason.conditionIndex,
-        description: reason.description,
-      },
-      metadata: {
-        id: flag.id,
-        version: flag.version,
-        description: flag.name,
-        payload,
-        has_experiment: flag.hasExperiment,
-      },
-      ...(failed && { failed }),
-    };
     this.key = key;
     this.value = failed ? null : `${key}:${JSON.stringify(value)}`;
     this.payload =
       failed || value === false || payload === null ? null : `${key}:${encodeJson(payload)}`;
-    this.detail = `${key}:${encodeJson(detail)}`;
+    this.#evaluation = evaluation;
   }
+
+  get detail(): string {
+    this.#detail ??= `${this.key}:${encodeJson(detailOf(this.#evaluation))}`;
+    return this.#detail;
+  }
+
+  /** The detail as UTF-8 behind a comma. */
+  get nextDetail(): Uint8Array {
+    this.#nextDetail ??= Buffer.from(`,${this.key}:${encodeJson(detailOf(this.#evaluation))}`);
+    return this.#nextDetail;
+  }
+}
+
+/** What the versions with details say of a flag (flag-evaluation 15.1). */
+function detailOf({ flag, value, payload, reason, failed }: FlagEvaluation): object {
+  return {
+    key: flag.key,
+    enabled: value !== false,
+    variant: typeof value === "string" ? value : null,
+    reason: {
+      code: reason.code,
+      condition_index: reason.conditionIndex,
+      description: reason.description,
+    },
+    metadata: {
+      id: flag.id,
+      version: flag.version,
+      description: flag.name,
+      payload,
+      has_experiment: flag.hasExperiment,
+    },
+    ...(failed && { failed }),
+  };
 }
 
 /** Equal answers of a compiled flag are one shared object, so each is written out once. */

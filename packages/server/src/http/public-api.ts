@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest, FastifySchema, RouteHandler } from "
 import { type App, frontDoorOf, MAX_BODY_BYTES, withMethodsChecked } from "./app.ts";
 import { corsHeadersOf } from "./cors.ts";
 import { JSON_TYPE } from "./errors.ts";
-import type { PlainHandler } from "./front-door.ts";
+import type { PlainAnswer, PlainHandler } from "./front-door.ts";
 
 /**
  * A scope of routes for SDKs: any origin, no cookies, bodies handed over as bytes whatever their
@@ -55,10 +55,15 @@ export function takePlain(app: App, path: string, { schema, handler }: PlainRout
 
 function inFramework(handler: PlainHandler): RouteHandler {
   return (request, reply) => {
-    const send = (text: string) =>
-      text === "" ? reply.code(204).send() : reply.header("content-type", JSON_TYPE).send(text);
+    const send = (text: PlainAnswer) => {
+      if (text === "") return reply.code(204).send();
+      reply.header("content-type", JSON_TYPE);
+      if (typeof text === "string") return reply.send(text);
+      reply.raw.once("finish", text.release);
+      return reply.send(text.bytes);
+    };
     const answer = handler(request);
-    return typeof answer === "string" ? send(answer) : answer.then(send);
+    return answer instanceof Promise ? answer.then(send) : send(answer);
   };
 }
 
