@@ -10,6 +10,7 @@ import { flagLife } from "./migrations/0008-flag-life.ts";
 import { cohortCalculations } from "./migrations/0009-cohort-calculations.ts";
 import { experiments } from "./migrations/0012-experiments.ts";
 import { flagDecisions } from "./migrations/0013-flag-decisions.ts";
+import { frozenAnswers } from "./migrations/0016-frozen-answers.ts";
 import type { SqlCapabilities, SqlDatabase } from "./sql-database.ts";
 
 /** A migration, written once for every engine. */
@@ -28,6 +29,7 @@ const MIGRATIONS: Readonly<Record<string, SqlMigration>> = {
   "0009-cohort-calculations": cohortCalculations,
   "0012-experiments": experiments,
   "0013-flag-decisions": flagDecisions,
+  "0016-frozen-answers": frozenAnswers,
 };
 
 /** Names of all steps, oldest first. */

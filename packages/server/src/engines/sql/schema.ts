@@ -231,6 +231,14 @@ export interface Schema {
     default_columns: string;
     post_to_slack: number;
   };
+  /** What ended experiments were answered first, by a hash of what was asked. */
+  frozen_answers: {
+    experiment_id: number;
+    answer_key: string;
+    answer_window: string;
+    body: string;
+    computed_at: number;
+  };
   property_definitions: DefinitionColumns & {
     /** `event`, `person` or `group`. */
     kind: string;
