@@ -11,6 +11,8 @@ export const ACTIVITY_SCOPES = [
   "Group",
 ] as const;
 
+  "Plugin",
+  "PluginConfig",
 /** What can be done to an item, as the wire calls it; the later ones to persons and groups. */
 export const ACTIVITIES = [
   "created",
@@ -23,6 +25,16 @@ export const ACTIVITIES = [
   "update_property",
 ] as const;
 
+  "installed",
+  "uninstalled",
+  "enabled",
+  "disabled",
+  "config_updated",
+  "order_changed",
+  "attachment_created",
+  "attachment_updated",
+  "attachment_deleted",
+  "job_triggered",
 export type ActivityScope = (typeof ACTIVITY_SCOPES)[number];
 
 /** What became of one field of an item; `before` is `null` for a value that is new. */
@@ -48,7 +60,8 @@ export interface ActivityDraft {
 /** A kept activity. */
 export interface Activity extends ActivityDraft {
   readonly id: number;
-  readonly projectId: number;
+  /** `null` for what belongs to an organization and none of its projects. */
+  readonly projectId: number | null;
   /** User id; `null` once the user is gone, and for what nobody did by hand. */
   readonly authorId: number | null;
   readonly at: Date;
@@ -84,6 +97,16 @@ export interface ActivityLog {
 
   /** Activities that gave an item a version above the given one, oldest first: also of those that changed nothing. */
   since(
+  /** Newest first: of an organization and of its projects, without updates that changed nothing. */
+  ofOrganization(
+    organizationId: string,
+    query: {
+      readonly scopes: readonly ActivityScope[];
+      readonly limit: number;
+      readonly offset: number;
+    },
+  ): Promise<{ count: number; activities: readonly Activity[] }>;
+
     projectId: number,
     item: Pick<ActivityDraft, "scope" | "itemId">,
     version: number,

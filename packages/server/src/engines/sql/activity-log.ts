@@ -1,4 +1,4 @@
-import type { Selectable, Transaction } from "kysely";
+import type { ExpressionBuilder, Selectable, Transaction } from "kysely";
 import type {
   Activity,
   ActivityDraft,
@@ -19,12 +19,37 @@ export function createActivityLog({ reads }: Pick<SqlDatabase, "reads">): Activi
       let matching = reads
         .selectFrom("activity_log")
         .where("project_id", "=", projectId)
-        .where(({ eb, not, and }) =>
-          not(and([eb("activity", "=", "updated"), eb("changes", "=", NO_CHANGES)])),
-        );
+        .where(isTold);
       if (scope !== null) matching = matching.where("scope", "=", scope);
       if (itemId !== null) matching = matching.where("item_id", "=", itemId);
       if (authorId !== null) matching = matching.where("author_id", "=", authorId);
+      const { count } = await matching
+        .select((eb) => eb.fn.countAll<number>().as("count"))
+        .executeTakeFirstOrThrow();
+      const rows = await matching
+        .selectAll()
+        .orderBy("id", "desc")
+        .limit(limit)
+        .offset(offset)
+        .execute();
+      return { count: Number(count), activities: rows.map(decodeActivity) };
+    },
+
+    async ofOrganization(organizationId, { scopes, limit, offset }) {
+      const matching = reads
+        .selectFrom("activity_log")
+        .where("scope", "in", [...scopes])
+        .where(({ eb, or, selectFrom }) =>
+          or([
+            eb("organization_id", "=", organizationId),
+            eb(
+              "project_id",
+              "in",
+              selectFrom("projects").select("id").where("organization_id", "=", organizationId),
+            ),
+          ]),
+        )
+        .where(isTold);
       const { count } = await matching
         .select((eb) => eb.fn.countAll<number>().as("count"))
         .executeTakeFirstOrThrow();
@@ -52,17 +77,26 @@ export function createActivityLog({ reads }: Pick<SqlDatabase, "reads">): Activi
   };
 }
 
+/** Whether an activity is shown in lists: updates that changed nothing are not. */
+function isTold({ eb, not, and }: ExpressionBuilder<Schema, "activity_log">) {
+  return not(and([eb("activity", "=", "updated"), eb("changes", "=", NO_CHANGES)]));
+}
+
+/** What an activity belongs to. */
+type ActivityOwner = { readonly projectId: number } | { readonly organizationId: string };
+
 /** Keeps an activity in the transaction of its change. */
 export async function keepActivity(
   transaction: Transaction<Schema>,
   draft: ActivityDraft | null | undefined,
-  { projectId, authorId, now }: { projectId: number; authorId: number | null; now: Date },
+  { authorId, now, ...owner }: ActivityOwner & { authorId: number | null; now: Date },
 ): Promise<void> {
   if (!draft) return;
   await transaction
     .insertInto("activity_log")
     .values({
-      project_id: projectId,
+      project_id: "projectId" in owner ? owner.projectId : null,
+      organization_id: "organizationId" in owner ? owner.organizationId : null,
       scope: draft.scope,
       item_id: draft.itemId,
       item_version: draft.itemVersion,

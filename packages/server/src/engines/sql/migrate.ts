@@ -10,6 +10,8 @@ import { flagLife } from "./migrations/0008-flag-life.ts";
 import { cohortCalculations } from "./migrations/0009-cohort-calculations.ts";
 import { experiments } from "./migrations/0012-experiments.ts";
 import { flagDecisions } from "./migrations/0013-flag-decisions.ts";
+import { transformations } from "./migrations/0014-transformations.ts";
+import { experimentParts } from "./migrations/0015-experiment-parts.ts";
 import { frozenAnswers } from "./migrations/0016-frozen-answers.ts";
 import type { SqlCapabilities, SqlDatabase } from "./sql-database.ts";
 
@@ -29,6 +31,8 @@ const MIGRATIONS: Readonly<Record<string, SqlMigration>> = {
   "0009-cohort-calculations": cohortCalculations,
   "0012-experiments": experiments,
   "0013-flag-decisions": flagDecisions,
+  "0014-transformations": transformations,
+  "0015-experiment-parts": experimentParts,
   "0016-frozen-answers": frozenAnswers,
 };
 

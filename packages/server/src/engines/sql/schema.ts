@@ -151,7 +151,92 @@ export interface Schema {
   /** Who changed what: see `ActivityLog`. */
   activity_log: {
     id: Generated<number>;
+  /** Holdouts and metrics that experiments share; `content` is JSON. */
+  experiment_parts: {
+    id: Generated<number>;
     project_id: number;
+    kind: string;
+    name: string;
+    description: string | null;
+    content: string;
+    tags: string;
+    deleted: number;
+    created_at: number;
+    updated_at: number;
+    created_by: number | null;
+  };
+  transformations: {
+    id: Generated<number>;
+    organization_id: string;
+    type: string;
+    name: string;
+    description: string | null;
+    url: string | null;
+    /** What of the address has to be unique. */
+    url_key: string | null;
+    icon: string | null;
+    /** JSON, as are `capabilities`, `metrics` and `public_jobs`. */
+    config_schema: string;
+    tag: string | null;
+    latest_tag: string | null;
+    latest_tag_checked_at: number | null;
+    is_global: number;
+    capabilities: string;
+    metrics: string;
+    public_jobs: string;
+    version: number;
+    created_at: number;
+    updated_at: number;
+  };
+  transformation_versions: {
+    transformation_id: number;
+    version: number;
+    /** JSON of texts by path. */
+    files: string;
+    /** JSON of the paths alone. */
+    file_names: string;
+    /** JSON of a `Program`. */
+    program: string | null;
+    tag: string | null;
+    restored_from: number | null;
+    created_at: number;
+    created_by: number | null;
+  };
+  transformation_configs: {
+    id: Generated<number>;
+    project_id: number;
+    transformation_id: number;
+    enabled: number;
+    run_order: number;
+    /** JSON of the settings. */
+    config: string;
+    name: string | null;
+    description: string | null;
+    /** JSON of a list. */
+    allowed_hosts: string;
+    problem: string | null;
+    problem_at: number | null;
+    deleted: number;
+    created_at: number;
+    updated_at: number;
+  };
+  transformation_attachments: {
+    id: Generated<number>;
+    config_id: number;
+    key: string;
+    file_name: string;
+    content_type: string;
+    size_bytes: number;
+    /** Base64. */
+    contents: string;
+  };
+  /** See `transformation-revisions.ts`. */
+  transformation_revisions: { project_id: number; revision: number };
+  /** One row: see `transformation-revisions.ts`. */
+  transformation_clock: { revision: number };
+    /** Set for what belongs to a project, as `organization_id` is for what does not. */
+    project_id: number | null;
+    organization_id: string | null;
     scope: string;
     item_id: string;
     item_version: number | null;

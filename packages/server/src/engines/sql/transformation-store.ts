@@ -1,0 +1,308 @@
+import type { Json, JsonObject } from "@hedgerow/core/json";
+import type { Transformation } from "@hedgerow/core/transformations/transformation";
+import type { ExpressionBuilder, Insertable, Selectable, Transaction } from "kysely";
+import type { Program } from "../../transformations/sandbox.ts";
+import type {
+  SourceDraft,
+  TransformationFields,
+  TransformationStore,
+} from "../../transformations/transformation-store.ts";
+import { keepActivity } from "./activity-log.ts";
+import {
+  decodeBoolean,
+  decodeInstant,
+  decodeJson,
+  encodeBoolean,
+  encodeInstant,
+  encodeJson,
+} from "./codec.ts";
+import type { Schema } from "./schema.ts";
+import type { SqlDatabase } from "./sql-database.ts";
+import { markProjectsOf, nextTransformationRevision } from "./transformation-revisions.ts";
+
+/** {@link TransformationStore} on SQL. */
+export function createTransformationStore(database: SqlDatabase): TransformationStore {
+  const { reads, writes, capabilities } = database;
+  return {
+    async create(organizationId, fields, source, { authorId, now, describe }) {
+      try {
+        return await writes.transaction().execute(async (transaction) => {
+          await nextTransformationRevision(transaction);
+          const row = await transaction
+            .insertInto("transformations")
+            .values({
+              ...encodeFields(fields, organizationId),
+              organization_id: organizationId,
+              version: source ? 1 : 0,
+              created_at: encodeInstant(now),
+              updated_at: encodeInstant(now),
+            })
+            .returningAll()
+            .executeTakeFirstOrThrow();
+          if (source) {
+            await insertVersion(transaction, { id: row.id, version: 1, source, authorId, now });
+          }
+          const transformation = decodeTransformation(row);
+          await keepActivity(transaction, describe(null, transformation), {
+            organizationId,
+            authorId,
+            now,
+          });
+          return transformation;
+        });
+      } catch (error) {
+        if (capabilities.isUniqueViolation(error)) return "duplicate-url";
+        throw error;
+      }
+    },
+
+    update: (id, decide, source, { authorId, now, describe }) =>
+      writes.transaction().execute(async (transaction) => {
+        const revision = await nextTransformationRevision(transaction);
+        const current = await transaction
+          .selectFrom("transformations")
+          .selectAll()
+          .where("id", "=", id)
+          .executeTakeFirst();
+        if (!current) return undefined;
+        const before = decodeTransformation(current);
+        if (source && source.ifVersion !== before.version) return "stale";
+        const change = decide(before);
+        const version = before.version + (source ? 1 : 0);
+        const row = await transaction
+          .updateTable("transformations")
+          .set({
+            ...encodeFields({ ...before, ...change }, before.organizationId),
+            version,
+            updated_at: encodeInstant(now),
+          })
+          .where("id", "=", id)
+          .returningAll()
+          .executeTakeFirstOrThrow();
+        if (source) await insertVersion(transaction, { id, version, source, authorId, now });
+        await markProjectsOf(transaction, id, revision);
+        const after = decodeTransformation(row);
+        await keepActivity(transaction, describe(before, after), {
+          organizationId: before.organizationId,
+          authorId,
+          now,
+        });
+        return after;
+      }),
+
+    remove: (id, check, { authorId, now, describe }) =>
+      writes.transaction().execute(async (transaction) => {
+        const revision = await nextTransformationRevision(transaction);
+        const current = await transaction
+          .selectFrom("transformations")
+          .selectAll()
+          .where("id", "=", id)
+          .executeTakeFirst();
+        if (!current) return false;
+        const before = decodeTransformation(current);
+        check(before);
+        await markProjectsOf(transaction, id, revision);
+        await transaction.deleteFrom("transformations").where("id", "=", id).execute();
+        await keepActivity(transaction, describe(before, null), {
+          organizationId: before.organizationId,
+          authorId,
+          now,
+        });
+        return true;
+      }),
+
+    async transformation(organizationId, id) {
+      const row = await reads
+        .selectFrom("transformations")
+        .selectAll()
+        .where("id", "=", id)
+        .where(isSeenBy(organizationId))
+        .executeTakeFirst();
+      return row && decodeTransformation(row);
+    },
+
+    async list(organizationId, { limit, offset }) {
+      const matching = reads.selectFrom("transformations").where(isSeenBy(organizationId));
+      const { count } = await matching
+        .select((eb) => eb.fn.countAll<number>().as("count"))
+        .executeTakeFirstOrThrow();
+      const rows = await matching.selectAll().orderBy("id").limit(limit).offset(offset).execute();
+      return { count: Number(count), transformations: rows.map(decodeTransformation) };
+    },
+
+    async unused() {
+      const rows = await reads
+        .selectFrom("transformations")
+        .selectAll()
+        .where("is_global", "=", encodeBoolean(true))
+        .where(({ not, exists, selectFrom }) =>
+          not(
+            exists(
+              selectFrom("transformation_configs")
+                .select("transformation_configs.id")
+                .whereRef("transformation_id", "=", "transformations.id")
+                .where("enabled", "=", encodeBoolean(true)),
+            ),
+          ),
+        )
+        .orderBy("id")
+        .execute();
+      return rows.map(decodeTransformation);
+    },
+
+    async versions(id, { limit, offset }) {
+      const matching = reads
+        .selectFrom("transformation_versions")
+        .where("transformation_id", "=", id);
+      const { count } = await matching
+        .select((eb) => eb.fn.countAll<number>().as("count"))
+        .executeTakeFirstOrThrow();
+      const rows = await matching
+        .select(["version", "file_names", "tag", "restored_from", "created_at", "created_by"])
+        .orderBy("version", "desc")
+        .limit(limit)
+        .offset(offset)
+        .execute();
+      return {
+        count: Number(count),
+        versions: rows.map((row) => ({
+          transformationId: id,
+          version: row.version,
+          fileNames: decodeJson<string[]>(row.file_names),
+          tag: row.tag,
+          restoredFrom: row.restored_from,
+          createdAt: decodeInstant(row.created_at),
+          createdById: row.created_by,
+        })),
+      };
+    },
+
+    async version(id, version) {
+      const row = await reads
+        .selectFrom("transformation_versions")
+        .selectAll()
+        .where("transformation_id", "=", id)
+        .where("version", "=", version)
+        .executeTakeFirst();
+      return row && decodeVersion(row);
+    },
+
+    async keepProgram(id, version, program) {
+      await writes
+        .updateTable("transformation_versions")
+        .set({ program: encodeJson(program) })
+        .where("transformation_id", "=", id)
+        .where("version", "=", version)
+        .execute();
+    },
+  };
+}
+
+/** Own ones, global ones, and those with a config in the organization's projects. */
+function isSeenBy(organizationId: string) {
+  return ({ eb, or, selectFrom }: ExpressionBuilder<Schema, "transformations">) =>
+    or([
+      eb("organization_id", "=", organizationId),
+      eb("is_global", "=", encodeBoolean(true)),
+      eb(
+        "id",
+        "in",
+        selectFrom("transformation_configs")
+          .innerJoin("projects", "projects.id", "transformation_configs.project_id")
+          .select("transformation_id")
+          .where("projects.organization_id", "=", organizationId)
+          .where("deleted", "=", encodeBoolean(false)),
+      ),
+    ]);
+}
+
+async function insertVersion(
+  transaction: Transaction<Schema>,
+  {
+    id,
+    version,
+    source,
+    authorId,
+    now,
+  }: { id: number; version: number; source: SourceDraft; authorId: number | null; now: Date },
+): Promise<void> {
+  await transaction
+    .insertInto("transformation_versions")
+    .values({
+      transformation_id: id,
+      version,
+      files: encodeJson(source.files),
+      file_names: encodeJson(Object.keys(source.files)),
+      program: source.program && encodeJson(source.program),
+      tag: source.tag,
+      restored_from: source.restoredFrom,
+      created_at: encodeInstant(now),
+      created_by: authorId,
+    })
+    .execute();
+}
+
+/**
+ * What has to be unique of an address: all but its query, which may be a secret. What comes with the
+ * service each organization installs for itself.
+ */
+function urlKeyOf({ url, type }: TransformationFields, organizationId: string): string | null {
+  const bare = url?.split("?")[0]?.replace(/\/+$/, "") || null;
+  return bare !== null && type === "repository" ? `${organizationId} ${bare}` : bare;
+}
+
+function encodeFields(fields: TransformationFields, organizationId: string) {
+  return {
+    type: fields.type,
+    name: fields.name,
+    description: fields.description,
+    url: fields.url,
+    url_key: urlKeyOf(fields, organizationId),
+    icon: fields.icon,
+    config_schema: encodeJson(fields.configSchema),
+    tag: fields.tag,
+    latest_tag: fields.latestTag,
+    latest_tag_checked_at: fields.latestTagCheckedAt && encodeInstant(fields.latestTagCheckedAt),
+    is_global: encodeBoolean(fields.isGlobal),
+    capabilities: encodeJson(fields.capabilities),
+    metrics: encodeJson(fields.metrics),
+    public_jobs: encodeJson(fields.publicJobs),
+  } satisfies Partial<Insertable<Schema["transformations"]>>;
+}
+
+export function decodeTransformation(row: Selectable<Schema["transformations"]>): Transformation {
+  return {
+    id: row.id,
+    organizationId: row.organization_id,
+    type: row.type as Transformation["type"],
+    name: row.name,
+    description: row.description,
+    url: row.url,
+    icon: row.icon,
+    configSchema: decodeJson<Json>(row.config_schema),
+    tag: row.tag,
+    latestTag: row.latest_tag,
+    latestTagCheckedAt:
+      row.latest_tag_checked_at === null ? null : decodeInstant(row.latest_tag_checked_at),
+    isGlobal: decodeBoolean(row.is_global),
+    capabilities: decodeJson<JsonObject>(row.capabilities),
+    metrics: decodeJson<Json>(row.metrics),
+    publicJobs: decodeJson<Json>(row.public_jobs),
+    version: row.version,
+    createdAt: decodeInstant(row.created_at),
+    updatedAt: decodeInstant(row.updated_at),
+  };
+}
+
+export function decodeVersion(row: Selectable<Schema["transformation_versions"]>) {
+  return {
+    transformationId: row.transformation_id,
+    version: row.version,
+    files: decodeJson<Record<string, string>>(row.files),
+    program: row.program === null ? null : decodeJson<Program>(row.program),
+    tag: row.tag,
+    restoredFrom: row.restored_from,
+    createdAt: decodeInstant(row.created_at),
+    createdById: row.created_by,
+  };
+}
