@@ -5,15 +5,17 @@ export const ACTIVITY_SCOPES = [
   "FeatureFlag",
   "Cohort",
   "Experiment",
+  "ExperimentHoldout",
+  "ExperimentSavedMetric",
   "EventDefinition",
   "PropertyDefinition",
   "Person",
   "Group",
-] as const;
-
   "Plugin",
   "PluginConfig",
-/** What can be done to an item, as the wire calls it; the later ones to persons and groups. */
+] as const;
+
+/** What can be done to an item, as the wire calls it; the later ones to persons, groups and transformations. */
 export const ACTIVITIES = [
   "created",
   "updated",
@@ -23,8 +25,6 @@ export const ACTIVITIES = [
   "delete_property",
   "create_group",
   "update_property",
-] as const;
-
   "installed",
   "uninstalled",
   "enabled",
@@ -35,6 +35,8 @@ export const ACTIVITIES = [
   "attachment_updated",
   "attachment_deleted",
   "job_triggered",
+] as const;
+
 export type ActivityScope = (typeof ACTIVITY_SCOPES)[number];
 
 /** What became of one field of an item; `before` is `null` for a value that is new. */
@@ -95,8 +97,6 @@ export interface ActivityLog {
     query: ActivityQuery,
   ): Promise<{ count: number; activities: readonly Activity[] }>;
 
-  /** Activities that gave an item a version above the given one, oldest first: also of those that changed nothing. */
-  since(
   /** Newest first: of an organization and of its projects, without updates that changed nothing. */
   ofOrganization(
     organizationId: string,
@@ -107,6 +107,8 @@ export interface ActivityLog {
     },
   ): Promise<{ count: number; activities: readonly Activity[] }>;
 
+  /** Activities that gave an item a version above the given one, oldest first: also of those that changed nothing. */
+  since(
     projectId: number,
     item: Pick<ActivityDraft, "scope" | "itemId">,
     version: number,

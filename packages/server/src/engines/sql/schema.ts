@@ -147,10 +147,10 @@ export interface Schema {
     created_at: number;
     updated_at: number;
     created_by: number | null;
+    holdout_id: number | null;
+    /** JSON of the shared metrics that it measures too. */
+    saved_metrics: Generated<string>;
   };
-  /** Who changed what: see `ActivityLog`. */
-  activity_log: {
-    id: Generated<number>;
   /** Holdouts and metrics that experiments share; `content` is JSON. */
   experiment_parts: {
     id: Generated<number>;
@@ -234,6 +234,9 @@ export interface Schema {
   transformation_revisions: { project_id: number; revision: number };
   /** One row: see `transformation-revisions.ts`. */
   transformation_clock: { revision: number };
+  /** Who changed what: see `ActivityLog`. */
+  activity_log: {
+    id: Generated<number>;
     /** Set for what belongs to a project, as `organization_id` is for what does not. */
     project_id: number | null;
     organization_id: string | null;
