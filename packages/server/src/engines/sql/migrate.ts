@@ -11,7 +11,6 @@ import { cohortCalculations } from "./migrations/0009-cohort-calculations.ts";
 import { experiments } from "./migrations/0012-experiments.ts";
 import { flagDecisions } from "./migrations/0013-flag-decisions.ts";
 import { transformations } from "./migrations/0014-transformations.ts";
-import { experimentParts } from "./migrations/0015-experiment-parts.ts";
 import { frozenAnswers } from "./migrations/0016-frozen-answers.ts";
 import type { SqlCapabilities, SqlDatabase } from "./sql-database.ts";
 
@@ -32,7 +31,6 @@ const MIGRATIONS: Readonly<Record<string, SqlMigration>> = {
   "0012-experiments": experiments,
   "0013-flag-decisions": flagDecisions,
   "0014-transformations": transformations,
-  "0015-experiment-parts": experimentParts,
   "0016-frozen-answers": frozenAnswers,
 };
 
