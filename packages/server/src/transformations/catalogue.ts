@@ -37,7 +37,7 @@ export async function gatherCatalogue(folder: string): Promise<readonly Catalogu
 async function readTexts(folder: string): Promise<Record<string, string>> {
   const files: Record<string, string> = {};
   for (const name of (await readdir(folder)).sort()) {
-    if (name.endsWith(".test.ts") || name === VENDORED) continue;
+    if (/\.(test|d)\.ts$/.test(name) || name === VENDORED) continue;
     files[name] = await readFile(join(folder, name), "utf8");
   }
   const vendored = join(folder, VENDORED);
