@@ -28,6 +28,7 @@ import { createAudience } from "./engines/sql/audience.ts";
 import { createCohortStore } from "./engines/sql/cohort-store.ts";
 import { createDecisionCounts } from "./engines/sql/decision-counts.ts";
 import { createEventDefinitionStore } from "./engines/sql/event-definition-store.ts";
+import { createExperimentPartStore } from "./engines/sql/experiment-part-store.ts";
 import { createExperimentStore } from "./engines/sql/experiment-store.ts";
 import { createFlagStore } from "./engines/sql/flag-store.ts";
 import { createGroupRecords } from "./engines/sql/group-records.ts";
@@ -84,6 +85,10 @@ import { experimentsUsingEvent } from "./experiments/experiments-using-event.ts"
 import { experimentsUsingFlag } from "./experiments/experiments-using-flag.ts";
 import { flagImplementationRoutes } from "./experiments/flag-implementation.routes.ts";
 import { createFlagImplementation } from "./experiments/flag-implementation.ts";
+import { holdoutRoutes } from "./experiments/holdouts.routes.ts";
+import { createHoldouts } from "./experiments/holdouts.ts";
+import { savedMetricRoutes } from "./experiments/saved-metrics.routes.ts";
+import { createSavedMetrics } from "./experiments/saved-metrics.ts";
 import { createChangeDefinitions } from "./flags/change-definitions.ts";
 import { createCompiledFlags, watchRevisions } from "./flags/compiled-flags.ts";
 import { consistencyRoutes } from "./flags/consistency.routes.ts";
@@ -473,9 +478,14 @@ async function compose(
       compiledFlags,
     });
     cohortRoutes(management, { cohorts, activityLog, accounts });
+    const holdoutStore = createExperimentPartStore(database, "holdout");
+    const savedMetricStore = createExperimentPartStore(database, "saved-metric");
     const experiments = createExperiments({
       experimentStore,
+      holdoutStore,
+      savedMetricStore,
       flags,
+      flagsById: flagStore.flagsById,
       cohorts,
       definitionsOf: async (projectId) => (await compiledFlags.refresh(projectId)).definitions,
       changeDefinitions,
@@ -502,6 +512,22 @@ async function compose(
       experiments,
       eligibleFlags: createEligibleFlags(flagStore),
       tellFlags,
+      activityLog,
+      accounts,
+      clock: now,
+    });
+    holdoutRoutes(management, {
+      holdouts: createHoldouts({
+        holdoutStore,
+        experimentStore,
+        followHoldout: experiments.followHoldout,
+        clock: now,
+      }),
+      activityLog,
+      accounts,
+    });
+    savedMetricRoutes(management, {
+      savedMetrics: createSavedMetrics({ savedMetricStore, clock: now }),
       activityLog,
       accounts,
     });

@@ -29,6 +29,8 @@ const everything: ExperimentListQuery = {
   offset: 0,
 };
 
+const LINK = { savedMetricId: 3, metadata: { type: "primary" }, addedAt: now.toISOString() };
+
 /** What every {@link ExperimentStore} must do. */
 export function experimentStoreContract(open: () => Promise<ExperimentStoreFixture>): void {
   let fixture: ExperimentStoreFixture;
@@ -88,6 +90,8 @@ export function experimentStoreContract(open: () => Promise<ExperimentStoreFixtu
     statsConfig: null,
     primaryOrder: null,
     secondaryOrder: null,
+    holdoutId: null,
+    savedMetrics: [],
     conclusion: null,
     conclusionComment: null,
     archived: false,
@@ -236,6 +240,11 @@ export function experimentStoreContract(open: () => Promise<ExperimentStoreFixtu
       expect(await names({ flagId: running.flagId })).toEqual(["Running"]);
       expect(await names({ createdById: 1_000_000 })).toEqual([]);
       expect(await names({ limit: 1, offset: 1 })).toEqual(["Running"]);
+      expect(await names({ stage: "running" })).toEqual(["Running"]);
+      expect(await names({ stage: "paused" })).toEqual([]);
+      await create(projectId, { name: "Held", holdoutId: 7, savedMetrics: [LINK] });
+      expect(await names({ holdoutId: 7 })).toEqual(["Held"]);
+      expect(await names({ holdoutId: 8 })).toEqual([]);
     });
 
     test("orders by any column, what is unknown last", async () => {

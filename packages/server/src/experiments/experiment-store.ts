@@ -29,6 +29,10 @@ export interface ExperimentRecord {
   readonly statsConfig: JsonObject | null;
   readonly primaryOrder: readonly string[] | null;
   readonly secondaryOrder: readonly string[] | null;
+  /** The holdout whose people are kept out of it. */
+  readonly holdoutId: number | null;
+  /** Shared metrics that it measures besides its own. */
+  readonly savedMetrics: readonly SavedMetricLink[];
   readonly conclusion: (typeof CONCLUSIONS)[number] | null;
   readonly conclusionComment: string | null;
   readonly archived: boolean;
@@ -37,6 +41,15 @@ export interface ExperimentRecord {
   readonly updatedAt: Date;
   /** User id; `null` once the user is gone. */
   readonly createdById: number | null;
+}
+
+/** That an experiment measures a shared metric. */
+export interface SavedMetricLink {
+  readonly savedMetricId: number;
+  /** What the experiment says of it: `type` is `primary` or `secondary`. */
+  readonly metadata: JsonObject | null;
+  /** ISO 8601. */
+  readonly addedAt: string;
 }
 
 /** The fields that callers decide, at once or later; the store gives the rest. */
@@ -52,10 +65,11 @@ export type ExperimentOrder =
   | "name"
   | "startDate"
   | "endDate"
-  | "duration";
+  | "duration"
+  | "status";
 
-/** States by dates alone; a running experiment whose flag is off is paused. */
-export type ExperimentStage = "draft" | "launched" | "ended";
+/** States; a launched experiment runs while its flag is on, and is paused while that is off or gone. */
+export type ExperimentStage = "draft" | "launched" | "running" | "paused" | "ended";
 
 export interface ExperimentListQuery {
   readonly stage: ExperimentStage | null;
@@ -64,6 +78,8 @@ export interface ExperimentListQuery {
   readonly search: string | null;
   readonly createdById: number | null;
   readonly flagId: number | null;
+  /** Of any holdout, or of none, unless given. */
+  readonly holdoutId?: number;
   readonly order: { readonly by: ExperimentOrder; readonly descending: boolean };
   readonly limit: number;
   readonly offset: number;

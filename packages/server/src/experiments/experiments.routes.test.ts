@@ -169,6 +169,9 @@ describe("managing experiments", () => {
     expect(await create({ metrics: [{ kind: "Else" }] })).toMatchObject({
       attr: "metrics__0__kind",
     });
+    expect(
+      await create({ metrics: [{ kind: "ExperimentMetric", metric_type: "mean" }] }),
+    ).toMatchObject({ code: "required", attr: "metrics__0__source" });
     expect(await create({ conclusion: "great" })).toMatchObject({ attr: "conclusion" });
     expect((await api.send("GET", `${url}/experiments`)).body.count).toBe(0);
     expect((await api.send("GET", `${url}/feature_flags`)).body.count).toBe(0);
@@ -329,6 +332,12 @@ describe("managing experiments", () => {
     expect(await names("order=name")).toEqual(["Alpha", "Beta"]);
     expect(await names("status=draft")).toEqual(["Alpha"]);
     expect(await names("status=running")).toEqual(["Beta"]);
+    expect(await names("status=paused")).toEqual([]);
+    await act(id, "pause");
+    expect(await names("status=paused")).toEqual(["Beta"]);
+    expect(await names("status=running")).toEqual([]);
+    expect(await names("order=status")).toEqual(["Alpha", "Beta"]);
+    expect(await names("order=-status")).toEqual(["Beta", "Alpha"]);
     expect(await names("status=all&search=ALP")).toEqual(["Alpha"]);
     expect(await names("archived=true")).toEqual([]);
     expect(await names("limit=1&offset=1")).toEqual(["Alpha"]);
@@ -338,7 +347,14 @@ describe("managing experiments", () => {
   it("[XP-8] copies an experiment as a draft, and keeps who did what", async () => {
     await newProject();
     const { id } = await create({
-      metrics: [{ kind: "ExperimentMetric", metric_type: "mean", name: "Clicks" }],
+      metrics: [
+        {
+          kind: "ExperimentMetric",
+          metric_type: "mean",
+          name: "Clicks",
+          source: { kind: "EventsNode", event: "clicked" },
+        },
+      ],
     });
     await act(id, "launch");
     const copy = await act(id, "duplicate");

@@ -15,6 +15,7 @@ import { pathIdOf } from "../http/path-id.ts";
 import { queryText } from "../http/query-text.ts";
 import type { EligibleFlags } from "./eligible-flags.ts";
 import {
+  authorsOf,
   CreateExperimentBody,
   EndExperimentBody,
   Experiment,
@@ -43,12 +44,14 @@ export function experimentRoutes(
     tellFlags,
     activityLog,
     accounts,
+    clock,
   }: {
     experiments: Experiments;
     eligibleFlags: EligibleFlags;
     tellFlags: TellFlags;
     activityLog: Pick<ActivityLog, "list">;
     accounts: Pick<AccountStore, "user">;
+    clock: () => Date;
   },
 ): void {
   itemActivityRoutes(app, {
@@ -60,7 +63,9 @@ export function experimentRoutes(
     find: (projectId, id) => experiments.experiment(projectId, id),
   });
   const wire = async (view: ExperimentView) =>
-    wireExperiment(view, await usersById(accounts, [view.experiment.createdById]));
+    wireExperiment(view, await usersById(accounts, authorsOf(view)));
+  const changeOf = (request: FastifyRequest, body: Parameters<typeof experimentChangeOf>[0]) =>
+    experimentChangeOf(body, { timeZone: projectOf(request).timeZone, now: clock() });
 
   app.get(
     EXPERIMENTS,
@@ -77,10 +82,7 @@ export function experimentRoutes(
       const page = pageOf(request);
       const query = experimentListQueryOf(request.query, page);
       const found = await experiments.list(projectOf(request).id, query);
-      const users = await usersById(
-        accounts,
-        found.experiments.map(({ experiment }) => experiment.createdById),
-      );
+      const users = await usersById(accounts, found.experiments.flatMap(authorsOf));
       const results = found.experiments.map((view) => wireExperiment(view, users));
       return listAnswer(request, page, { count: found.count, results });
     },
@@ -101,7 +103,7 @@ export function experimentRoutes(
       const { name, feature_flag_key } = request.body;
       const view = await experiments.create(
         projectOf(request).id,
-        { ...experimentChangeOf(request.body), name, flagKey: feature_flag_key },
+        { ...changeOf(request, request.body), name, flagKey: feature_flag_key },
         callerOf(request).user.id,
       );
       return reply.code(201).send(await wire(view));
@@ -156,7 +158,7 @@ export function experimentRoutes(
         pathIdOf(request),
         callerOf(request).user.id,
       );
-      const users = await usersById(accounts, [view.experiment.createdById, cohort.createdById]);
+      const users = await usersById(accounts, [...authorsOf(view), cohort.createdById]);
       return { ...wireExperiment(view, users), cohort: wireCohort(cohort, users) };
     },
   );
@@ -175,7 +177,7 @@ export function experimentRoutes(
       await experiments.remove(projectId, id, authorId);
       return wire({ ...view, experiment: { ...view.experiment, deleted: true } });
     }
-    return wire(await experiments.update(projectId, id, experimentChangeOf(body), authorId));
+    return wire(await experiments.update(projectId, id, changeOf(request, body), authorId));
   };
 
   app.patch(

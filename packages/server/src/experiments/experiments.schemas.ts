@@ -1,4 +1,3 @@
-import { createHash, randomUUID } from "node:crypto";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
 import { type Static, Type } from "typebox";
 import type { User } from "../accounts/account-store.ts";
@@ -17,6 +16,7 @@ import {
   type ExperimentListQuery,
   type ExperimentOrder,
   type ExperimentRecord,
+  type SavedMetricLink,
 } from "./experiment-store.ts";
 import {
   type Ending,
@@ -25,6 +25,9 @@ import {
   statusOf,
 } from "./experiments.ts";
 import { shownParameters } from "./flag-of-experiment.ts";
+import { WireHoldout, wireHoldout } from "./holdouts.schemas.ts";
+import { checkMetric, METRIC_KINDS } from "./metric.schemas.ts";
+import { identified } from "./metric-identity.ts";
 
 const instant = Type.Optional(Nullable(Type.String({ format: "date-time" })));
 
@@ -46,6 +49,12 @@ const writableFields = {
   conclusion_comment: Type.Optional(Nullable(Type.String())),
   primary_metrics_ordered_uuids: Type.Optional(Nullable(Type.Array(Type.String()))),
   secondary_metrics_ordered_uuids: Type.Optional(Nullable(Type.Array(Type.String()))),
+  holdout_id: Type.Optional(Nullable(Type.Integer())),
+  saved_metrics_ids: Type.Optional(
+    Type.Unknown({
+      description: "Shared metrics: a list of `{id, metadata: {type: primary or secondary}}`.",
+    }),
+  ),
 };
 
 const name = Type.String({ minLength: 1, maxLength: 400 });
@@ -82,7 +91,10 @@ export const ShipVariantBody = Type.Object({
 type ExperimentBody = Static<typeof PatchExperimentBody>;
 
 /** What a validated body changes; throws a {@link Refusal} for what its schema cannot tell. */
-export function experimentChangeOf(body: ExperimentBody): ExperimentChange {
+export function experimentChangeOf(
+  body: ExperimentBody,
+  { timeZone, now }: { readonly timeZone: string; readonly now: Date },
+): ExperimentChange {
   const filters = body.filters as JsonObject | null | undefined;
   if (filters && hasEntries(ownValue(filters, "properties"))) {
     throw new Refusal("invalid_input", "Experiments do not support global filter properties", {
@@ -99,11 +111,14 @@ export function experimentChangeOf(body: ExperimentBody): ExperimentChange {
     secondaryMetrics: body.secondary_metrics as readonly Json[] | null | undefined,
     archived: body.archived,
     type: body.type === null ? ("product" as const) : body.type,
-    metrics: metricsOf(body.metrics as JsonObject[] | null | undefined, "metrics"),
+    metrics: metricsOf(body.metrics as JsonObject[] | null | undefined, "metrics", timeZone),
     metricsSecondary: metricsOf(
       body.metrics_secondary as JsonObject[] | null | undefined,
       "metrics_secondary",
+      timeZone,
     ),
+    holdoutId: body.holdout_id,
+    savedMetrics: savedMetricLinksOf(body.saved_metrics_ids, now),
     exposureCriteria: body.exposure_criteria as JsonObject | null | undefined,
     statsConfig: body.stats_config as JsonObject | null | undefined,
     primaryOrder: body.primary_metrics_ordered_uuids,
@@ -120,18 +135,17 @@ export function endingOf(body: Static<typeof EndExperimentBody>): Ending {
   });
 }
 
-const METRIC_KINDS = ["ExperimentMetric", "ExperimentTrendsQuery", "ExperimentFunnelsQuery"];
-
-/** Metrics with a uuid each, which clients name them by, and a fingerprint of what they measure. */
+/** Metrics that can be measured, with a uuid and a fingerprint each. */
 function metricsOf(
   metrics: readonly JsonObject[] | null | undefined,
   attr: string,
+  timeZone: string,
 ): readonly JsonObject[] | undefined {
   return metrics === null
     ? []
     : metrics?.map((metric, index) => {
         const kind = ownValue(metric, "kind");
-        if (typeof kind !== "string" || !METRIC_KINDS.includes(kind)) {
+        if (!METRIC_KINDS.some((known) => known === kind)) {
           throw new Refusal(
             "invalid_input",
             `Metric kind must be one of ${METRIC_KINDS.join(", ")}`,
@@ -140,20 +154,45 @@ function metricsOf(
             },
           );
         }
-        const { uuid, fingerprint: _, name: __, ...measured } = metric;
-        const fingerprint = createHash("sha256").update(canonicalText(measured)).digest("hex");
-        return { ...metric, uuid: typeof uuid === "string" ? uuid : randomUUID(), fingerprint };
+        checkMetric(metric, `${attr}__${index}`, timeZone);
+        return identified(metric);
       });
 }
 
-/** JSON with the keys of objects in order, so that equal values have equal texts. */
-function canonicalText(value: Json): string {
-  if (Array.isArray(value)) return `[${(value as Json[]).map(canonicalText).join(",")}]`;
-  if (!isJsonObject(value))
-    return typeof value === "bigint" ? String(value) : JSON.stringify(value);
-  const entries = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
-  return `{${entries.map(([key, item]) => `${JSON.stringify(key)}:${canonicalText(item)}`).join(",")}}`;
+const METRIC_TYPES: readonly Json[] = ["primary", "secondary"];
+
+/** The shared metrics that a body names (posthog-api 5.2). */
+function savedMetricLinksOf(sent: unknown, now: Date): readonly SavedMetricLink[] | undefined {
+  // An experiment is answered with null here, which is no wish to take its metrics away.
+  if (sent === undefined || sent === null) return undefined;
+  const refuse = (detail: string, path = ""): Refusal =>
+    new Refusal("invalid_input", detail, { attr: `saved_metrics_ids${path}` });
+  if (!Array.isArray(sent)) throw refuse("Saved metrics must be a list");
+  if (sent.length > MAX_SAVED_METRICS)
+    throw refuse(`Ensure this field has no more than ${MAX_SAVED_METRICS} elements.`);
+  const seen = new Set<number>();
+  return (sent as Json[]).map((entry, index) => {
+    const at = `__${index}`;
+    if (!isJsonObject(entry)) throw refuse("Saved metric must be an object", at);
+    const id = ownValue(entry, "id") ?? null;
+    if (id === null) throw refuse("Saved metric must have an id", at);
+    if (typeof id !== "number" || !Number.isInteger(id))
+      throw refuse("A valid integer is required.", `${at}__id`);
+    if (seen.has(id)) throw refuse("A saved metric is named once", at);
+    seen.add(id);
+    const metadata = ownValue(entry, "metadata") ?? null;
+    if (metadata !== null) {
+      if (!isJsonObject(metadata)) throw refuse("Metadata must be an object", `${at}__metadata`);
+      const type = ownValue(metadata, "type");
+      if (type === undefined) throw refuse("Metadata must have a type key", `${at}__metadata`);
+      if (!METRIC_TYPES.includes(type))
+        throw refuse("The type is primary or secondary", `${at}__metadata__type`);
+    }
+    return { savedMetricId: id, metadata, addedAt: wireInstant(now) };
+  });
 }
+
+const MAX_SAVED_METRICS = 100;
 
 function hasEntries(value: Json | undefined): boolean {
   return Array.isArray(value)
@@ -164,7 +203,9 @@ function hasEntries(value: Json | undefined): boolean {
 export const ExperimentListParameters = Type.Object({
   ...PageQuery,
   status: Type.Optional(
-    Type.String({ description: "`draft`, `running`, `complete` (or `stopped`) or `all`." }),
+    Type.String({
+      description: "`draft`, `running`, `paused`, `complete` (or `stopped`) or `all`.",
+    }),
   ),
   archived: Type.Optional(Type.String({ description: "`true` or `false`; both unless given." })),
   created_by_id: Type.Optional(Type.String({ description: "Id of the user who made it." })),
@@ -182,12 +223,13 @@ const ORDERS: Readonly<Record<string, ExperimentOrder>> = {
   start_date: "startDate",
   end_date: "endDate",
   duration: "duration",
+  status: "status",
 };
 
 const STAGES = {
   draft: "draft",
-  running: "launched",
-  paused: "launched",
+  running: "running",
+  paused: "paused",
   complete: "ended",
   stopped: "ended",
 } as const;
@@ -226,6 +268,20 @@ const ExperimentFlag = Type.Object({
   ensure_experience_continuity: Type.Boolean(),
 });
 
+/** A shared metric as an experiment tells it. */
+const WireSavedMetricLink = Type.Object(
+  {
+    id: Type.Integer(),
+    experiment: Type.Integer(),
+    saved_metric: Type.Integer(),
+    metadata: Nullable(AnyObject),
+    created_at: Type.String({ format: "date-time" }),
+    query: AnyObject,
+    name: Type.String(),
+  },
+  { title: "ExperimentToSavedMetric" },
+);
+
 /** An experiment as the management API answers it (posthog-api 5.1). */
 export const Experiment = Type.Object(
   {
@@ -246,9 +302,9 @@ export const Experiment = Type.Object(
     updated_at: Type.String({ format: "date-time" }),
     type: Type.String(),
     status: Type.Enum(["draft", "running", "paused", "stopped"]),
-    holdout: Type.Null(),
-    holdout_id: Type.Null(),
-    saved_metrics: Type.Array(Type.Unknown()),
+    holdout: Nullable(WireHoldout),
+    holdout_id: Nullable(Type.Integer()),
+    saved_metrics: Type.Array(WireSavedMetricLink),
     saved_metrics_ids: Type.Null(),
     deleted: Type.Boolean(),
     exposure_criteria: Nullable(AnyObject),
@@ -287,6 +343,11 @@ export function eventNamesOf(json: string | undefined): readonly string[] {
   }
 }
 
+/** The users that an experiment's wire form names. */
+export function authorsOf({ experiment, holdout }: ExperimentView): readonly (number | null)[] {
+  return [experiment.createdById, holdout?.createdById ?? null];
+}
+
 /** The wire form of an experiment; `usersById` holds its author where it still exists. */
 export function wireExperiment(
   view: ExperimentView,
@@ -311,10 +372,17 @@ export function wireExperiment(
     updated_at: wireInstant(experiment.updatedAt),
     type: experiment.type,
     status: statusOf(view),
-    // Holdouts and shared metrics have no records of their own yet; clients expect the fields.
-    holdout: null,
-    holdout_id: null,
-    saved_metrics: [],
+    holdout: view.holdout && wireHoldout(view.holdout, usersById),
+    holdout_id: view.holdout?.id ?? null,
+    saved_metrics: view.savedMetrics.map(({ link, metric }) => ({
+      id: metric.id,
+      experiment: experiment.id,
+      saved_metric: metric.id,
+      metadata: link.metadata,
+      created_at: link.addedAt,
+      query: metric.query,
+      name: metric.name,
+    })),
     saved_metrics_ids: null,
     deleted: experiment.deleted,
     exposure_criteria: experiment.exposureCriteria,

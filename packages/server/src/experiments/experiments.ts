@@ -1,16 +1,19 @@
+import { isDeepStrictEqual } from "node:util";
 import type { JsonObject } from "@hedgerow/core/json";
 import { describeChanges } from "../activity/describe-change.ts";
 import type { CohortRecord } from "../cohorts/cohort-store.ts";
 import type { Cohorts } from "../cohorts/cohorts.ts";
 import type { ChangeDefinitions } from "../flags/change-definitions.ts";
-import type { FlagRecord, VersionedDefinitions } from "../flags/flag-store.ts";
+import type { FlagRecord, FlagStore, VersionedDefinitions } from "../flags/flag-store.ts";
 import type { Flags } from "../flags/flags.ts";
 import { Refusal } from "../http/errors.ts";
+import type { ExperimentPartStore } from "./experiment-part-store.ts";
 import type {
   ExperimentFields,
   ExperimentListQuery,
   ExperimentRecord,
   ExperimentStore,
+  SavedMetricLink,
 } from "./experiment-store.ts";
 import { planExposureCohort } from "./exposure-cohort.ts";
 import {
@@ -22,6 +25,8 @@ import {
   variantsOf,
   withVariants,
 } from "./flag-of-experiment.ts";
+import { type Holdout, holdoutOf, withHoldout } from "./holdouts.ts";
+import { type SavedMetric, savedMetricOf } from "./saved-metrics.ts";
 
 /** What a caller may say of an experiment; all of it optional but its name, when it is new. */
 export type ExperimentChange = Partial<
@@ -34,10 +39,17 @@ export type ExperimentDraft = ExperimentChange & {
   readonly flagKey: string;
 };
 
-/** An experiment and its flag, which may be deleted since. */
+/** An experiment with what it refers to. */
 export interface ExperimentView {
   readonly experiment: ExperimentRecord;
+  /** May be deleted since. */
   readonly flag: FlagRecord;
+  readonly holdout: Holdout | null;
+  /** Shared metrics that are still there, in the order of the links. */
+  readonly savedMetrics: readonly {
+    readonly link: SavedMetricLink;
+    readonly metric: SavedMetric;
+  }[];
 }
 
 /** How an experiment is ended. */
@@ -99,31 +111,98 @@ export interface Experiments {
     id: number,
     authorId: number,
   ): Promise<ExperimentView & { readonly cohort: CohortRecord }>;
+  /** Brings an experiment and its flag in step with its holdout, which may be gone. */
+  followHoldout(projectId: number, id: number, authorId: number): Promise<ExperimentView>;
 }
 
 const NOT_FOUND = () => new Refusal("not_found", "Not found.");
 
+/** How often a change of a flag is tried against others who change it at the same time. */
+const MAX_FLAG_CHANGES = 10;
+
 /** {@link Experiments} over a store and the management of flags. */
 export function createExperiments({
   experimentStore,
+  holdoutStore,
+  savedMetricStore,
   flags,
+  flagsById,
   cohorts,
   definitionsOf,
   changeDefinitions,
   clock,
 }: {
   experimentStore: ExperimentStore;
-  flags: Pick<Flags, "create" | "update" | "flag" | "find">;
+  holdoutStore: Pick<ExperimentPartStore, "parts">;
+  savedMetricStore: Pick<ExperimentPartStore, "parts">;
+  flags: Pick<Flags, "create" | "update">;
+  flagsById: FlagStore["flagsById"];
   cohorts: Pick<Cohorts, "create">;
   /** The project's definitions as they are stored now. */
   definitionsOf: (projectId: number) => Promise<VersionedDefinitions>;
   changeDefinitions: ChangeDefinitions;
   clock: () => Date;
 }): Experiments {
+  /** Views of experiments; all that they refer to is read together. */
+  const viewsOf = async (
+    projectId: number,
+    experiments: readonly ExperimentRecord[],
+  ): Promise<ExperimentView[]> => {
+    const flagIds = experiments.map(({ flagId }) => flagId);
+    const holdoutIds = experiments.flatMap(({ holdoutId }) => holdoutId ?? []);
+    const metricIds = experiments.flatMap((one) =>
+      one.savedMetrics.map(({ savedMetricId }) => savedMetricId),
+    );
+    const [foundFlags, holdouts, metrics] = await Promise.all([
+      flagsById(projectId, flagIds),
+      holdoutStore.parts(projectId, [...new Set(holdoutIds)]),
+      savedMetricStore.parts(projectId, [...new Set(metricIds)]),
+    ]);
+    return experiments.map((one) => {
+      const flag = foundFlags.get(one.flagId);
+      if (!flag) throw new Error(`experiment ${one.id} has no flag`);
+      const holdout = one.holdoutId === null ? undefined : holdouts.get(one.holdoutId);
+      return {
+        experiment: one,
+        flag,
+        holdout: holdout ? holdoutOf(holdout) : null,
+        savedMetrics: one.savedMetrics.flatMap((link) => {
+          const metric = metrics.get(link.savedMetricId);
+          return metric ? [{ link, metric: savedMetricOf(metric) }] : [];
+        }),
+      };
+    });
+  };
+  const viewOf = async (projectId: number, found: ExperimentRecord): Promise<ExperimentView> => {
+    const [view] = await viewsOf(projectId, [found]);
+    if (!view) throw new Error("an experiment has no view");
+    return view;
+  };
   const experiment = async (projectId: number, id: number): Promise<ExperimentView> => {
     const found = await experimentStore.experiment(projectId, id);
     if (!found) throw NOT_FOUND();
-    return { experiment: found, flag: await flags.flag(projectId, found.flagId) };
+    return await viewOf(projectId, found);
+  };
+  const holdoutNamed = async (projectId: number, id: number | null): Promise<Holdout | null> => {
+    if (id === null) return null;
+    const found = (await holdoutStore.parts(projectId, [id])).get(id);
+    if (!found) {
+      throw new Refusal("does_not_exist", `Invalid pk "${id}" - object does not exist.`, {
+        attr: "holdout_id",
+      });
+    }
+    return holdoutOf(found);
+  };
+  const refuseUnknownMetrics = async (
+    projectId: number,
+    links: readonly SavedMetricLink[] | undefined,
+  ): Promise<void> => {
+    if (!links) return;
+    const ids = links.map(({ savedMetricId }) => savedMetricId);
+    if ((await savedMetricStore.parts(projectId, ids)).size === ids.length) return;
+    throw new Refusal("invalid_input", "Saved metric does not exist", {
+      attr: "saved_metrics_ids",
+    });
   };
 
   /** Saves what `decide` says; live in flag requests when the promise resolves. */
@@ -141,19 +220,52 @@ export function createExperiments({
       }),
     }));
     if (!saved.experiment) throw NOT_FOUND();
-    return {
-      experiment: saved.experiment,
-      flag: await flags.flag(projectId, saved.experiment.flagId),
-    };
+    return await viewOf(projectId, saved.experiment);
   };
 
-  const changeFlag = (
-    projectId: number,
-    flagId: number,
-    change: { readonly active?: boolean; readonly filters?: JsonObject },
+  const flagNamed = async (projectId: number, id: number): Promise<FlagRecord> => {
+    const flag = (await flagsById(projectId, [id])).get(id);
+    if (!flag) throw NOT_FOUND();
+    return flag;
+  };
+  /** What others change of the flag at the same time stays: the plan is made anew on what they left. */
+  const changeFlag = async (
+    flag: FlagRecord,
+    planOf: (filters: JsonObject) => { readonly active?: boolean; readonly filters?: JsonObject },
     authorId: number,
-  ): Promise<FlagRecord> =>
-    flags.update(projectId, flagId, change, { authorId, keepsFiltersWithoutGroups: false });
+  ): Promise<FlagRecord> => {
+    let current = flag;
+    for (let attempts = 1; ; attempts += 1) {
+      try {
+        return await flags.update(current.projectId, current.id, planOf(current.filters), {
+          authorId,
+          keepsFiltersWithoutGroups: false,
+          base: { version: current.version, original: {} },
+        });
+      } catch (error) {
+        const isOutrun = error instanceof Refusal && error.code === "conflict";
+        if (!isOutrun || attempts === MAX_FLAG_CHANGES) throw error;
+        current = await flagNamed(current.projectId, current.id);
+      }
+    }
+  };
+
+  /**
+   * Whoever changed the holdout meanwhile did not know this experiment yet, or this knew the holdout as
+   * it was: what the flag says is looked at once more when both are stored.
+   */
+  const follow = async (view: ExperimentView, authorId: number): Promise<ExperimentView> => {
+    const { experiment: one, flag, holdout } = view;
+    const isFollowing = isDeepStrictEqual(withHoldout(flag.filters, holdout), flag.filters);
+    const plan = (filters: JsonObject) => ({ filters: withHoldout(filters, holdout) });
+    const followed =
+      flag.deleted || isFollowing
+        ? view
+        : { ...view, flag: await changeFlag(flag, plan, authorId) };
+    return holdout === null && one.holdoutId !== null
+      ? await save(one.projectId, one.id, () => ({ holdoutId: null }), authorId)
+      : followed;
+  };
 
   const insert = async (
     projectId: number,
@@ -175,7 +287,10 @@ export function createExperiments({
       const { flagKey, ...fields } = draft;
       const complete: Omit<ExperimentFields, "flagId"> = { ...NEW_EXPERIMENT, ...fields };
       refuseBadDates(complete);
-      const wanted = filtersForExperiment(complete.parameters);
+      const holdout = await holdoutNamed(projectId, complete.holdoutId);
+      await refuseUnknownMetrics(projectId, complete.savedMetrics);
+      const plain = filtersForExperiment(complete.parameters);
+      const wanted = holdout ? withHoldout(plain, holdout) : plain;
       const live = (await definitionsOf(projectId)).flags.find(({ key }) => key === flagKey);
       if (live) refuseUnfitFlag(live.filters);
       const continuity = complete.parameters?.ensure_experience_continuity;
@@ -195,31 +310,50 @@ export function createExperiments({
             authorId,
           )
         ).id;
-      if (live && complete.startDate !== null && !live.active)
-        await changeFlag(projectId, flagId, { active: true }, authorId);
+      const isSwitchedOn = live !== undefined && complete.startDate !== null && !live.active;
+      if (isSwitchedOn || (live && holdout))
+        await changeFlag(
+          await flagNamed(projectId, flagId),
+          (filters) => ({
+            ...(isSwitchedOn && { active: true }),
+            ...(holdout && { filters: withHoldout(filters, holdout) }),
+          }),
+          authorId,
+        );
       const saved = await insert(projectId, { ...complete, flagId }, authorId);
-      return { experiment: saved, flag: await flags.flag(projectId, flagId) };
+      const view = await viewOf(projectId, saved);
+      return holdout ? await follow(view, authorId) : view;
     },
 
     async update(projectId, id, change, authorId) {
       const before = await experiment(projectId, id);
       refuseBadDates({ ...before.experiment, ...change });
+      await refuseUnknownMetrics(projectId, change.savedMetrics);
       const variants = askedVariants(change.parameters ?? null);
       const wasDraft = before.experiment.startDate === null;
       if (variants !== undefined) refuseOtherVariants(before, variants, wasDraft);
       const isLaunched = wasDraft && (change.startDate ?? null) !== null;
-      const filters =
-        variants !== undefined && !before.flag.deleted
-          ? withVariants(before.flag.filters, variants)
-          : undefined;
-      if ((filters !== undefined || isLaunched) && !before.flag.deleted)
+      const { holdoutId = before.experiment.holdoutId } = change;
+      const movesHoldout = holdoutId !== before.experiment.holdoutId;
+      if (movesHoldout && !wasDraft)
+        throw new Refusal("invalid_input", "Can't update holdout on running Experiment");
+      const holdout = movesHoldout ? await holdoutNamed(projectId, holdoutId) : before.holdout;
+      const changesFilters = variants !== undefined || movesHoldout;
+      if ((changesFilters || isLaunched) && !before.flag.deleted)
         await changeFlag(
-          projectId,
-          before.flag.id,
-          { ...(filters && { filters }), ...(isLaunched && { active: true }) },
+          before.flag,
+          (filters) => {
+            const varied = variants ? withVariants(filters, variants) : filters;
+            return {
+              ...(changesFilters && {
+                filters: movesHoldout ? withHoldout(varied, holdout) : varied,
+              }),
+              ...(isLaunched && { active: true }),
+            };
+          },
           authorId,
         );
-      return await save(
+      const saved = await save(
         projectId,
         id,
         (current) => {
@@ -228,25 +362,23 @@ export function createExperiments({
         },
         authorId,
       );
+      return movesHoldout ? await follow(saved, authorId) : saved;
     },
 
     async list(projectId, query) {
       const { count, experiments: found } = await experimentStore.list(projectId, query);
-      const views = await Promise.all(
-        found.map(async (one) => ({
-          experiment: one,
-          flag: await flags.flag(projectId, one.flagId),
-        })),
-      );
-      return { count, experiments: views };
+      return { count, experiments: await viewsOf(projectId, found) };
     },
+
+    followHoldout: async (projectId, id, authorId) =>
+      follow(await experiment(projectId, id), authorId),
 
     async remove(projectId, id, authorId) {
       await save(projectId, id, () => ({ deleted: true }), authorId);
     },
 
     async duplicate(projectId, id, authorId) {
-      const { experiment: original, flag } = await experiment(projectId, id);
+      const { experiment: original } = await experiment(projectId, id);
       const { id: _, projectId: __, createdAt, updatedAt, createdById, ...fields } = original;
       const saved = await insert(
         projectId,
@@ -262,7 +394,7 @@ export function createExperiments({
         },
         authorId,
       );
-      return { experiment: saved, flag };
+      return await viewOf(projectId, saved);
     },
 
     async launch(projectId, id, authorId) {
@@ -270,7 +402,7 @@ export function createExperiments({
       if (current.startDate !== null) throw wrongState("Experiment has already been launched.");
       if (flag.deleted) throw wrongState("Experiment does not have a feature flag.");
       refuseUnfitFlag(flag.filters);
-      await changeFlag(projectId, flag.id, { active: true }, authorId);
+      await changeFlag(flag, () => ({ active: true }), authorId);
       const start = clock();
       return await save(
         projectId,
@@ -286,7 +418,7 @@ export function createExperiments({
     async pause(projectId, id, authorId) {
       const view = await experiment(projectId, id);
       if (statusOf(view) !== "running") throw wrongState("Only running experiments can be paused.");
-      const flag = await changeFlag(projectId, view.flag.id, { active: false }, authorId);
+      const flag = await changeFlag(view.flag, () => ({ active: false }), authorId);
       return { ...view, flag };
     },
 
@@ -294,7 +426,7 @@ export function createExperiments({
       const view = await experiment(projectId, id);
       if (statusOf(view) !== "paused") throw wrongState("Only paused experiments can be resumed.");
       if (view.flag.deleted) throw wrongState("Experiment does not have a feature flag.");
-      const flag = await changeFlag(projectId, view.flag.id, { active: true }, authorId);
+      const flag = await changeFlag(view.flag, () => ({ active: true }), authorId);
       return { ...view, flag };
     },
 
@@ -310,8 +442,11 @@ export function createExperiments({
           attr: "variant_key",
         });
       }
-      const filters = filtersShipping(flag.filters, variantKey);
-      await changeFlag(projectId, flag.id, { filters, active: true }, authorId);
+      await changeFlag(
+        flag,
+        (filters) => ({ filters: filtersShipping(filters, variantKey), active: true }),
+        authorId,
+      );
       return await save(
         projectId,
         id,
@@ -369,6 +504,8 @@ const NEW_EXPERIMENT: Omit<ExperimentFields, "flagId" | "name"> & { readonly nam
   statsConfig: null,
   primaryOrder: null,
   secondaryOrder: null,
+  holdoutId: null,
+  savedMetrics: [],
   conclusion: null,
   conclusionComment: null,
   archived: false,
@@ -394,6 +531,8 @@ const describeExperiment = describeChanges<ExperimentRecord>({
     "statsConfig",
     "primaryOrder",
     "secondaryOrder",
+    "holdoutId",
+    "savedMetrics",
     "conclusion",
     "conclusionComment",
     "archived",

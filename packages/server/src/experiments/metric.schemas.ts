@@ -25,6 +25,87 @@ interface Place {
   readonly timeZone: string;
 }
 
+/** The kinds of metrics that experiments are sent (posthog-api 5.2). */
+export const METRIC_KINDS = [
+  "ExperimentMetric",
+  "ExperimentTrendsQuery",
+  "ExperimentFunnelsQuery",
+] as const;
+
+/** A metric of any kind; throws a {@link Refusal} naming the field. */
+export function anyMetricOf(sent: JsonObject, attr: string, timeZone: string): Metric {
+  return sent.kind === "ExperimentTrendsQuery" || sent.kind === "ExperimentFunnelsQuery"
+    ? queryMetricOf(sent, attr, timeZone)
+    : metricOf(sent, attr, timeZone);
+}
+
+/** Throws a {@link Refusal} naming the field that keeps a metric from being measured. */
+export function checkMetric(sent: JsonObject, attr: string, timeZone: string): void {
+  anyMetricOf(sent, attr, timeZone);
+}
+
+/**
+ * The metric of an `ExperimentTrendsQuery` or `ExperimentFunnelsQuery` (posthog-api 5.11): the number of
+ * the first event of `count_query`, or the steps of `funnels_query`.
+ */
+export function queryMetricOf(sent: JsonObject, attr: string, timeZone: string): Metric {
+  const place = { object: sent, attr, timeZone };
+  const common = { goal: "increase" as const };
+  if (sent.kind === "ExperimentTrendsQuery") {
+    const [first] = nodesOf(inside(place, "count_query"));
+    const source = sourceOf(first);
+    return { ...common, kind: "mean", conversionWindowMs: null, source, winsorization: null };
+  }
+  const query = inside(place, "funnels_query");
+  const filter =
+    (ownValue(query.object, "funnelsFilter") ?? null) === null
+      ? { ...query, object: {} }
+      : inside(query, "funnelsFilter");
+  const window = numberOf(filter, "funnelWindowInterval", { least: 0, isOpen: true });
+  const units = Object.keys(TIME_UNIT_MS) as TimeUnit[];
+  const unit = choiceOf(filter, "funnelWindowIntervalUnit", units);
+  const order = choiceOf(filter, "funnelOrderType", ["ordered", "unordered", "strict"]);
+  if (order === "strict")
+    throw refuse(filter, "funnelOrderType", "Steps are measured ordered or unordered.");
+  return {
+    ...common,
+    kind: "funnel",
+    conversionWindowMs: Math.round((window ?? DEFAULT_WINDOW) * TIME_UNIT_MS[unit ?? "day"]),
+    steps: nodesOf(query).map((node) => eventOf(node)),
+    order: order ?? "ordered",
+  };
+}
+
+/** What exposes by the `exposure_query` of an `ExperimentTrendsQuery`; `null` for none of its own. */
+export function exposureOfQuery(
+  sent: JsonObject,
+  attr: string,
+  timeZone: string,
+): MeasuredEvent | null {
+  if ((ownValue(sent, "exposure_query") ?? null) === null) return null;
+  const [first] = nodesOf(inside({ object: sent, attr, timeZone }, "exposure_query"));
+  const event = eventOf(first);
+  return event.event === "$feature_flag_called" ? null : event;
+}
+
+/** The nodes of a query's series, of which there is one at least. */
+function nodesOf(query: Place): readonly [Place, ...Place[]] {
+  const series = ownValue(query.object, "series");
+  if (series === undefined || series === null) throw missing(query, "series");
+  if (!Array.isArray(series)) throw refuse(query, "series", "Expected a list of items.");
+  if (series.length > MAX_STEPS)
+    throw refuse(query, "series", `A funnel has at most ${MAX_STEPS} steps.`);
+  const [first, ...others] = (series as readonly Json[]).map((node, index): Place => {
+    if (!isJsonObject(node)) throw refuse(query, `series__${index}`, "Expected an object.");
+    return { ...query, object: node, attr: `${query.attr}__series__${index}` };
+  });
+  if (!first) throw refuse(query, "series", "There must be at least one event.");
+  return [first, ...others];
+}
+
+/** Days between the exposure and the last step of a former funnel that names no window. */
+const DEFAULT_WINDOW = 14;
+
 /** An `ExperimentMetric` (posthog-api 5.14, statistics 1.2); throws a {@link Refusal} naming the field. */
 export function metricOf(sent: JsonObject, attr: string, timeZone: string): Metric {
   const place = { object: sent, attr, timeZone };
@@ -129,7 +210,7 @@ export function insightMetricOf(
   return {
     ...common,
     kind: "funnel",
-    conversionWindowMs: Math.round((window ?? 14) * TIME_UNIT_MS[unit ?? "day"]),
+    conversionWindowMs: Math.round((window ?? DEFAULT_WINDOW) * TIME_UNIT_MS[unit ?? "day"]),
     steps: nodes.map((node) => eventOf(node)),
     order: choiceOf(place, "funnel_order_type", ["ordered", "unordered"]) ?? "ordered",
   };

@@ -192,6 +192,10 @@ export function flagStoreContract(open: () => Promise<FlagStoreFixture>): void {
       const second = await create(projectId, { key: "again" });
       expect(second.id).not.toBe(first.id);
       expect(await store.flag(projectId, first.id)).toEqual(deleted);
+      expect(await store.flagsById(projectId, [first.id, 999_999, first.id])).toEqual(
+        new Map([[first.id, deleted]]),
+      );
+      expect(await store.flagsById(projectId + 1, [first.id])).toEqual(new Map());
       await update(second, { deleted: true });
       const other = await create(projectId, { key: "other" });
       expect((await update(other, { key: "again" })).key).toBe("again");

@@ -128,6 +128,9 @@ export interface FlagStore {
   /** Deleted flags are found too. */
   flag(projectId: number, id: number): Promise<FlagRecord | undefined>;
 
+  /** Several at once, by id; deleted ones are found too, unknown ids left out. */
+  flagsById(projectId: number, ids: readonly number[]): Promise<ReadonlyMap<number, FlagRecord>>;
+
   /** Live flags, without those that surveys keep for themselves; equals are ordered newest first. */
   list(
     projectId: number,

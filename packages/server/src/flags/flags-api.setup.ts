@@ -11,6 +11,7 @@ import { createAccountStore } from "../engines/sql/account-store.ts";
 import { createActivityLog } from "../engines/sql/activity-log.ts";
 import { createAudience } from "../engines/sql/audience.ts";
 import { createCohortStore } from "../engines/sql/cohort-store.ts";
+import { createExperimentPartStore } from "../engines/sql/experiment-part-store.ts";
 import { createExperimentStore } from "../engines/sql/experiment-store.ts";
 import { createFlagStore } from "../engines/sql/flag-store.ts";
 import { createMembershipStore } from "../engines/sql/membership-store.ts";
@@ -23,6 +24,10 @@ import { createEligibleFlags } from "../experiments/eligible-flags.ts";
 import { experimentRoutes } from "../experiments/experiments.routes.ts";
 import { createExperiments } from "../experiments/experiments.ts";
 import { experimentsUsingFlag } from "../experiments/experiments-using-flag.ts";
+import { holdoutRoutes } from "../experiments/holdouts.routes.ts";
+import { createHoldouts } from "../experiments/holdouts.ts";
+import { savedMetricRoutes } from "../experiments/saved-metrics.routes.ts";
+import { createSavedMetrics } from "../experiments/saved-metrics.ts";
 import { createApp } from "../http/app.ts";
 import { Refusal } from "../http/errors.ts";
 import { managementApi } from "../http/management-api.ts";
@@ -104,9 +109,14 @@ export async function openFlagsApi(reachOptions: { readonly maxCountMs?: number 
     onChanged: async () => {},
     ...deps,
   });
+  const holdoutStore = createExperimentPartStore(database, "holdout");
+  const savedMetricStore = createExperimentPartStore(database, "saved-metric");
   const experiments = createExperiments({
     experimentStore,
+    holdoutStore,
+    savedMetricStore,
     flags,
+    flagsById: flagStore.flagsById,
     cohorts,
     definitionsOf: async (projectId) => (await compiledFlags.refresh(projectId)).definitions,
     ...deps,
@@ -175,6 +185,22 @@ export async function openFlagsApi(reachOptions: { readonly maxCountMs?: number 
         experiments,
         eligibleFlags: createEligibleFlags(flagStore),
         tellFlags,
+        activityLog,
+        accounts,
+        clock: () => clock.now,
+      });
+      holdoutRoutes(management, {
+        holdouts: createHoldouts({
+          holdoutStore,
+          experimentStore,
+          followHoldout: experiments.followHoldout,
+          clock: () => clock.now,
+        }),
+        activityLog,
+        accounts,
+      });
+      savedMetricRoutes(management, {
+        savedMetrics: createSavedMetrics({ savedMetricStore, clock: () => clock.now }),
         activityLog,
         accounts,
       });

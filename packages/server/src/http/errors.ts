@@ -34,6 +34,7 @@ const REFUSALS = {
   invalid_input: [400, "validation_error"],
   invalid_choice: [400, "validation_error"],
   unique: [400, "validation_error"],
+  does_not_exist: [400, "validation_error"],
   // flags
   invalid_key: [400, "validation_error"],
   behavioral_cohort_found: [400, "validation_error"],

@@ -5,6 +5,7 @@ import type {
   ExperimentOrder,
   ExperimentRecord,
   ExperimentStore,
+  SavedMetricLink,
 } from "../../experiments/experiment-store.ts";
 import { keepActivity } from "./activity-log.ts";
 import {
@@ -92,8 +93,21 @@ export function createExperimentStore({ reads, writes }: SqlDatabase): Experimen
         .where("project_id", "=", projectId)
         .where("deleted", "=", encodeBoolean(false));
       if (query.stage === "draft") matching = matching.where("start_date", "is", null);
-      if (query.stage === "launched")
+      if (query.stage === "launched" || query.stage === "running" || query.stage === "paused")
         matching = matching.where("start_date", "is not", null).where("end_date", "is", null);
+      if (query.stage === "running" || query.stage === "paused") {
+        const isOn = query.stage === "running";
+        matching = matching.where(({ eb, not, exists, selectFrom }) => {
+          const flagIsOn = exists(
+            selectFrom("feature_flags")
+              .select("feature_flags.id")
+              .whereRef("feature_flags.id", "=", "experiments.flag_id")
+              .where("feature_flags.active", "=", encodeBoolean(true))
+              .where("feature_flags.deleted", "=", encodeBoolean(false)),
+          );
+          return isOn ? eb.and([flagIsOn]) : not(flagIsOn);
+        });
+      }
       if (query.stage === "ended") matching = matching.where("end_date", "is not", null);
       const { archived, search } = query;
       if (archived !== null) matching = matching.where("archived", "=", encodeBoolean(archived));
@@ -101,6 +115,8 @@ export function createExperimentStore({ reads, writes }: SqlDatabase): Experimen
       if (query.createdById !== null)
         matching = matching.where("created_by", "=", query.createdById);
       if (query.flagId !== null) matching = matching.where("flag_id", "=", query.flagId);
+      if (query.holdoutId !== undefined)
+        matching = matching.where("holdout_id", "=", query.holdoutId);
       const { count } = await matching
         .select((eb) => eb.fn.countAll<number>().as("count"))
         .executeTakeFirstOrThrow();
@@ -162,6 +178,8 @@ const ORDER_VALUES = {
   startDate: sql.ref("start_date"),
   endDate: sql.ref("end_date"),
   duration: sql`end_date - start_date`,
+  // Drafts, then what runs or pauses, then what is over.
+  status: sql`case when start_date is null then 0 when end_date is null then 1 else 2 end`,
 } as const satisfies Record<ExperimentOrder, unknown>;
 
 function encodeFields(fields: ExperimentFields) {
@@ -182,6 +200,8 @@ function encodeFields(fields: ExperimentFields) {
     stats_config: encodeJson(fields.statsConfig),
     primary_order: encodeJson(fields.primaryOrder),
     secondary_order: encodeJson(fields.secondaryOrder),
+    holdout_id: fields.holdoutId,
+    saved_metrics: encodeJson(fields.savedMetrics),
     conclusion: fields.conclusion,
     conclusion_comment: fields.conclusionComment,
     archived: encodeBoolean(fields.archived),
@@ -209,6 +229,8 @@ function decodeExperiment(row: ExperimentRow): ExperimentRecord {
     statsConfig: decodeJson<JsonObject | null>(row.stats_config),
     primaryOrder: decodeJson<string[] | null>(row.primary_order),
     secondaryOrder: decodeJson<string[] | null>(row.secondary_order),
+    holdoutId: row.holdout_id,
+    savedMetrics: decodeJson<unknown>(row.saved_metrics) as SavedMetricLink[],
     conclusion: row.conclusion as ExperimentRecord["conclusion"],
     conclusionComment: row.conclusion_comment,
     archived: decodeBoolean(row.archived),

@@ -108,6 +108,21 @@ export function createFlagStore({ reads, writes, capabilities }: SqlDatabase): F
       return row && decodeFlag(row);
     },
 
+    async flagsById(projectId, ids) {
+      const found = new Map<number, FlagRecord>();
+      const wanted = [...new Set(ids)];
+      for (let from = 0; from < wanted.length; from += IDS_PER_READ) {
+        const rows = await reads
+          .selectFrom("feature_flags")
+          .selectAll()
+          .where("project_id", "=", projectId)
+          .where("id", "in", wanted.slice(from, from + IDS_PER_READ))
+          .execute();
+        for (const row of rows) found.set(row.id, decodeFlag(row));
+      }
+      return found;
+    },
+
     async list(projectId, query) {
       const matching = reads
         .selectFrom("feature_flags")
@@ -200,6 +215,9 @@ export function createFlagStore({ reads, writes, capabilities }: SqlDatabase): F
     },
   };
 }
+
+/** How many ids one statement names. */
+const IDS_PER_READ = 500;
 
 type FlagRow = Selectable<Schema["feature_flags"]>;
 

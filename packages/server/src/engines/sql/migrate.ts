@@ -11,7 +11,9 @@ import { cohortCalculations } from "./migrations/0009-cohort-calculations.ts";
 import { experiments } from "./migrations/0012-experiments.ts";
 import { flagDecisions } from "./migrations/0013-flag-decisions.ts";
 import { transformations } from "./migrations/0014-transformations.ts";
+import { experimentParts } from "./migrations/0015-experiment-parts.ts";
 import { frozenAnswers } from "./migrations/0016-frozen-answers.ts";
+import { cohortMemberIndex } from "./migrations/0017-cohort-member-index.ts";
 import type { SqlCapabilities, SqlDatabase } from "./sql-database.ts";
 
 /** A migration, written once for every engine. */
@@ -31,7 +33,9 @@ const MIGRATIONS: Readonly<Record<string, SqlMigration>> = {
   "0012-experiments": experiments,
   "0013-flag-decisions": flagDecisions,
   "0014-transformations": transformations,
+  "0015-experiment-parts": experimentParts,
   "0016-frozen-answers": frozenAnswers,
+  "0017-cohort-member-index": cohortMemberIndex,
 };
 
 /** Names of all steps, oldest first. */
