@@ -52,7 +52,8 @@ describe("answers of many flags", () => {
   ) => {
     const text = JSON.stringify({ token: TOKEN, distinct_id: distinctId, flag_keys: flagKeys });
     const body = inChunks ? new Blob([text]).stream() : text;
-    const response = await fetch(`${url}/flags?v=2`, { method: "POST", body, duplex: "half" });
+    const sent: RequestInit & { duplex: "half" } = { method: "POST", body, duplex: "half" };
+    const response = await fetch(`${url}/flags?v=2`, sent);
     const { flags } = (await response.json()) as { flags: Record<string, unknown> };
     expect(Number(response.headers.get("content-length"))).toBeGreaterThan(0);
     return flags;

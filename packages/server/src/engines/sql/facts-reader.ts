@@ -4,18 +4,18 @@ import type { JsonObject } from "@hedgerow/core/json";
 import { type Kysely, sql } from "kysely";
 import { type FactsQuery, MAX_TOLD_DISTINCT_IDS } from "../../persons/person-store.ts";
 import { asksForPerson, createFactsReader, type FoundFacts } from "./person-facts.ts";
-import { prepareQuery } from "./prepared-query.ts";
+import { type Bind, prepareQuery, prepareReadAtOnce } from "./prepared-query.ts";
 import {
   type DistinctIds,
   type RememberedPerson,
   RememberedPersons,
 } from "./remembered-persons.ts";
 import type { Schema } from "./schema.ts";
-import type { MembershipChanges } from "./sql-database.ts";
+import type { SqlDatabase } from "./sql-database.ts";
 
 /** Reads stored facts, and is told what was written. */
 export interface FactsReader {
-  /** What is known without a read; `undefined` where one is needed. */
+  /** What is known, or read at once; `undefined` where it has to be waited for. May throw. */
   recall(query: FactsQuery): StoredFacts | undefined;
   read(query: FactsQuery): Promise<StoredFacts>;
   /** See `PersonStore.distinctIdsOf`. */
@@ -40,6 +40,10 @@ export function createPlainFacts(reads: Kysely<Schema>): FactsReader {
   };
 }
 
+interface CohortIdRow {
+  readonly cohort_id: number | null;
+}
+
 function createDistinctIdsReader(reads: Kysely<Schema>): FactsReader["distinctIdsOf"] {
   const readIds = prepareQuery<{ distinct_id: string }>(reads, (bind) =>
     reads
@@ -57,24 +61,28 @@ function createDistinctIdsReader(reads: Kysely<Schema>): FactsReader["distinctId
 }
 
 /**
- * A reader that remembers persons, and the cohorts they are in for as long as no memberships change.
- * Groups are always read. A write that is committed while a request is being answered from both makes
- * it start again from the database.
+ * A reader that remembers persons, and the cohorts they are in for as long as no memberships change;
+ * of a person who is remembered these are read without a promise where the database can. Groups are
+ * always read. A write that is committed while a request is being answered from both makes it start
+ * again from the database.
  */
-export function createRememberingFacts(
-  reads: Kysely<Schema>,
-  membershipChanges: MembershipChanges,
-): FactsReader {
+export function createRememberingFacts({
+  reads,
+  readAtOnce,
+  membershipChanges,
+}: Pick<SqlDatabase, "reads" | "readAtOnce" | "membershipChanges">): FactsReader {
   const persons = new RememberedPersons();
   const readFacts = createFactsReader(reads);
   const readDistinctIds = createDistinctIdsReader(reads);
-  const readCohortIds = prepareQuery<{ cohort_id: number | null }>(reads, (bind) =>
+  const cohortIdsQuery = (bind: Bind) =>
     reads
       .selectFrom("persons")
       .leftJoin("cohort_members", "cohort_members.person_id", "persons.id")
       .select("cohort_members.cohort_id")
-      .where("persons.id", "=", bind("person")),
-  );
+      .where("persons.id", "=", bind("person"));
+  const readCohortIds = prepareQuery<CohortIdRow>(reads, cohortIdsQuery);
+  const readCohortIdsAtOnce =
+    readAtOnce && prepareReadAtOnce<CohortIdRow>({ reads, readAtOnce }, cohortIdsQuery);
 
   async function load(
     { projectId, hashKeyOverrides }: FactsQuery,
@@ -105,7 +113,7 @@ export function createRememberingFacts(
 
   /** Ids of the cohorts with stored members that a person is in; `undefined` for one who is gone. */
   async function cohortIdsOf(
-    { projectId, distinctId }: FactsQuery,
+    query: FactsQuery,
     person: RememberedPerson,
     generation: number,
   ): Promise<ReadonlySet<number> | undefined> {
@@ -113,6 +121,27 @@ export function createRememberingFacts(
     if (known) return known;
     const changes = membershipChanges.count;
     const rows = await readCohortIds({ person: person.id });
+    return rememberCohortIds(query, person, { rows, changes, generation });
+  }
+
+  /** The same where they are known or can be read at once; also `undefined` where they cannot. */
+  function cohortIdsAtOnce(
+    query: FactsQuery,
+    person: RememberedPerson,
+  ): ReadonlySet<number> | undefined {
+    const known = knownCohortIds(person);
+    if (known || !readCohortIdsAtOnce) return known;
+    const rows = readCohortIdsAtOnce({ person: person.id });
+    const { generation } = persons;
+    return rememberCohortIds(query, person, { rows, changes: membershipChanges.count, generation });
+  }
+
+  function rememberCohortIds(
+    { projectId, distinctId }: FactsQuery,
+    person: RememberedPerson,
+    read: { rows: readonly CohortIdRow[]; changes: number; generation: number },
+  ): ReadonlySet<number> | undefined {
+    const { rows, changes, generation } = read;
     // No row at all: the person became part of another a moment ago.
     if (rows.length === 0) return undefined;
     const ids = new Set(rows.flatMap(({ cohort_id }) => cohort_id ?? []));
@@ -135,7 +164,7 @@ export function createRememberingFacts(
       if (person === undefined || (person && !tellsEnough(person, hashKeyOverrides))) {
         return undefined;
       }
-      const cohortIds = query.staticCohorts && person ? knownCohortIds(person) : NO_COHORTS;
+      const cohortIds = query.staticCohorts && person ? cohortIdsAtOnce(query, person) : NO_COHORTS;
       if (cohortIds === undefined) return undefined;
       if (!hashKeyOverrides || anonDistinctId === null) {
         return factsOf(query, { person, cohortIds });

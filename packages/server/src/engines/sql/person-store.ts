@@ -30,11 +30,12 @@ export interface PersonStoreOptions {
  * must be one store only.
  */
 export function createPersonStore(
-  { reads, writes, capabilities, membershipChanges, replayable, flush }: SqlDatabase,
+  database: SqlDatabase,
   options: PersonStoreOptions,
 ): PersonStore & Pick<FactsReader, "forget"> {
+  const { reads, writes, capabilities, replayable, flush } = database;
   const facts = capabilities.isExclusive
-    ? createRememberingFacts(reads, membershipChanges)
+    ? createRememberingFacts(database)
     : createPlainFacts(reads);
   const held = new HeldPersons();
   const statements = createPersonStatements();
@@ -48,7 +49,11 @@ export function createPersonStore(
           groups: Object.keys(query.groups).length > 0 ? "unavailable" : {},
         };
       };
-      return facts.recall(query) ?? facts.read(query).catch(unavailable);
+      try {
+        return facts.recall(query) ?? facts.read(query).catch(unavailable);
+      } catch (error) {
+        return unavailable(error);
+      }
     },
 
     async applyEvents(entries) {

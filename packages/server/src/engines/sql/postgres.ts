@@ -23,6 +23,7 @@ export async function openPostgres(url: string, schema = "public"): Promise<SqlD
   const database: SqlDatabase = {
     writes: kysely,
     reads: kysely,
+    readAtOnce: null,
     membershipChanges: { count: 0 },
     capabilities: {
       identity: (column) => column.primaryKey().generatedByDefaultAsIdentity(),

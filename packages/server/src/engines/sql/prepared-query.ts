@@ -1,27 +1,52 @@
 import { CompiledQuery, type Kysely, type RawBuilder, sql } from "kysely";
 import type { Schema } from "./schema.ts";
+import type { ReadAtOnce } from "./sql-database.ts";
 
 /** Stands in a query for a value that is given at each call. */
 export type Bind = (name: string) => RawBuilder<never>;
 
+/** Builds a query, with `bind(name)` where a value of the call belongs. */
+type Build<Row> = (bind: Bind) => {
+  compile(database: Kysely<Schema>): CompiledQuery<Row>;
+};
+
+/** What is given at each call, by name. */
+type Values = Readonly<Record<string, string | number>>;
+
 /**
  * A query whose SQL is built once and only bound at each call: building one costs more than a point
- * look-up runs. `build` writes `bind(name)` where a value of the call belongs.
+ * look-up runs.
  */
 export function prepareQuery<Row>(
   database: Kysely<Schema>,
-  build: (bind: Bind) => { compile(database: Kysely<Schema>): CompiledQuery<Row> },
-): (values: Readonly<Record<string, string | number>>) => Promise<readonly Row[]> {
+  build: Build<Row>,
+): (values: Values) => Promise<readonly Row[]> {
+  const bind = compileOnce(database, build);
+  return async (values) => (await database.executeQuery<Row>(bind(values))).rows;
+}
+
+/** The same for a database that reads at once: what costs most of a point look-up is waiting for it. */
+export function prepareReadAtOnce<Row>(
+  { reads, readAtOnce }: { readonly reads: Kysely<Schema>; readonly readAtOnce: ReadAtOnce },
+  build: Build<Row>,
+): (values: Values) => readonly Row[] {
+  const bind = compileOnce(reads, build);
+  return (values) => readAtOnce(bind(values));
+}
+
+function compileOnce<Row>(
+  database: Kysely<Schema>,
+  build: Build<Row>,
+): (values: Values) => CompiledQuery<Row> {
   const compiled = build((name) => sql`${new Placeholder(name)}`).compile(database);
   const parameters = compiled.parameters.map((parameter) =>
     parameter instanceof Placeholder ? parameter : { value: parameter },
   );
-  return async (values) => {
+  return (values) => {
     const bound = parameters.map((parameter) =>
       parameter instanceof Placeholder ? values[parameter.name] : parameter.value,
     );
-    const { rows } = await database.executeQuery<Row>(CompiledQuery.raw(compiled.sql, bound));
-    return rows;
+    return CompiledQuery.raw(compiled.sql, bound) as CompiledQuery<Row>;
   };
 }
 

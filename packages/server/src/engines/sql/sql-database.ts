@@ -1,4 +1,4 @@
-import type { ColumnDefinitionBuilder, Kysely, Transaction } from "kysely";
+import type { ColumnDefinitionBuilder, CompiledQuery, Kysely, Transaction } from "kysely";
 import type { Schema } from "./schema.ts";
 
 /**
@@ -10,6 +10,11 @@ export interface SqlDatabase {
   readonly writes: Kysely<Schema>;
   /** Reads that must not queue behind a running write transaction; they see every finished commit. */
   readonly reads: Kysely<Schema>;
+  /**
+   * Reads without a promise, each seeing every finished commit, where the engine can do that within
+   * microseconds; `null` elsewhere.
+   */
+  readonly readAtOnce: ReadAtOnce | null;
   readonly capabilities: SqlCapabilities;
   readonly membershipChanges: MembershipChanges;
   /**
@@ -22,6 +27,9 @@ export interface SqlDatabase {
   flush(): Promise<void>;
   close(): Promise<void>;
 }
+
+/** The rows of a read that was compiled for this database. Throws what the engine throws. */
+export type ReadAtOnce = <Row>(query: CompiledQuery<Row>) => readonly Row[];
 
 /**
  * Counts the changes of who is in which cohort, but for those that come with changes of persons:

@@ -1,4 +1,10 @@
-import { Kysely, type SqliteDatabase, SqliteDialect, type SqliteStatement } from "kysely";
+import {
+  type CompiledQuery,
+  Kysely,
+  type SqliteDatabase,
+  SqliteDialect,
+  type SqliteStatement,
+} from "kysely";
 import Database from "libsql";
 import { migrate } from "./migrate.ts";
 import { nameOutages } from "./name-outages.ts";
@@ -12,10 +18,14 @@ import { createSqliteFlusher } from "./sqlite-flusher.ts";
  */
 const MAX_LOG_PAGES = 16_384;
 
+/** Most memory for pages of the database that are read at once; the indexes of millions of rows fit in. */
+const CACHE_KIB_AT_ONCE = 32_768;
+
 /**
  * Opens (and brings up to date) the embedded metadata database. Commits are durable, those of
- * `replayable` with the next `flush`: WAL with `synchronous=FULL` (ADR 0013). Two connections, so
- * that a read never waits for a write transaction.
+ * `replayable` with the next `flush`: WAL with `synchronous=FULL` (ADR 0013). One connection writes,
+ * one reads, so that a read never waits for a write transaction, and one reads at once, so that it
+ * never waits for, or reads from within, a longer look of the second.
  */
 export async function openSqlite(path: string): Promise<SqlDatabase> {
   const connect = () => {
@@ -38,6 +48,7 @@ export async function openSqlite(path: string): Promise<SqlDatabase> {
   const database: SqlDatabase = {
     writes,
     reads: writes,
+    readAtOnce: null,
     membershipChanges: { count: 0 },
     capabilities: {
       identity: (column) => column.primaryKey().autoIncrement(),
@@ -60,11 +71,17 @@ export async function openSqlite(path: string): Promise<SqlDatabase> {
   };
   await migrate(database);
   const reads = open(connect());
+  const connection = connect();
+  connection.exec(`pragma cache_size = -${CACHE_KIB_AT_ONCE}`);
+  const statements = keepStatements(connection);
   return {
     ...database,
     reads,
+    readAtOnce: <Row>(query: CompiledQuery<Row>) =>
+      statements.prepare(query.sql).all(query.parameters) as Row[],
     close: async () => {
       await flusher.close();
+      statements.close();
       await reads.destroy();
       await writes.destroy();
     },
