@@ -1,0 +1,170 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import type { CapturedEvent } from "../events/event.ts";
+import type { Json, JsonObject } from "../json.ts";
+import {
+  type AnswerOutcome,
+  capturedEventOf,
+  HOPS_PROPERTY,
+  pluginEventOf,
+  takeAnswer,
+  withPassed,
+} from "./plugin-event.ts";
+
+function eventWith(properties: JsonObject): CapturedEvent {
+  return {
+    uuid: "0190c0de-0000-7000-8000-000000000001",
+    projectId: 3,
+    event: "$identify",
+    distinctId: "ann",
+    properties,
+    timestamp: new Date("2024-05-01T12:00:00.123Z"),
+    clientTimestamp: null,
+    receivedAt: new Date("2024-05-01T12:00:01Z"),
+  };
+}
+
+function answered(before: JsonObject, change: (event: Record<string, Json>) => void) {
+  const event = structuredClone(before) as Record<string, Json>;
+  change(event);
+  return takeAnswer(before, event);
+}
+
+function changed(outcome: AnswerOutcome): JsonObject {
+  if (outcome.kind !== "changed") throw new Error(outcome.reason);
+  return outcome.event;
+}
+
+const seen = (properties: JsonObject) => pluginEventOf(eventWith(properties), "https://x.test");
+const set = (value: Json) => ({ $set: value });
+const propertiesOf = (event: JsonObject) => event.properties as JsonObject;
+
+describe("an event before a transformation", () => {
+  it("[TP-2] has the fields that PostHog shows, person fields in both places", () => {
+    expect(seen({ $ip: "1.2.3.4", a: 1, $set: { email: "e" } })).toEqual({
+      uuid: "0190c0de-0000-7000-8000-000000000001",
+      event: "$identify",
+      distinct_id: "ann",
+      team_id: 3,
+      ip: "1.2.3.4",
+      site_url: "https://x.test",
+      now: "2024-05-01T12:00:01.000Z",
+      timestamp: "2024-05-01T12:00:00.123Z",
+      properties: { $ip: "1.2.3.4", a: 1, $set: { email: "e" } },
+      $set: { email: "e" },
+    });
+    expect(seen({}).ip).toBeNull();
+  });
+});
+
+describe("what a transformation answers", () => {
+  it("comes back as it was when nothing is changed", () => {
+    fc.assert(
+      fc.property(fc.dictionary(fc.string(), fc.jsonValue()), (given) => {
+        const properties = { ...given, $set: { a: 1 } } as JsonObject;
+        const event = eventWith(JSON.parse(JSON.stringify(properties)));
+        const before = pluginEventOf(event, "");
+        const after = changed(takeAnswer(before, JSON.parse(JSON.stringify(before))));
+        expect(capturedEventOf(event, after)).toEqual(event);
+      }),
+    );
+  });
+
+  it.each<[string, JsonObject | undefined, JsonObject | undefined, JsonObject | undefined]>([
+    ["changed inside", { a: 1, b: 2 }, undefined, { a: 1, b: 2 }],
+    ["changed at the top", undefined, { b: 2 }, { b: 2 }],
+    ["changed in both", { a: 1, b: 2 }, { b: 3 }, { a: 1, b: 3 }],
+  ])("[TP-3] sets on persons what it has %s", (_what, inside, beside, expected) => {
+    const before = seen(set({ a: 0 }));
+    const after = changed(
+      answered(before, (event) => {
+        if (inside) event.properties = { ...propertiesOf(event), $set: inside };
+        if (beside) event.$set = beside;
+      }),
+    );
+    expect(propertiesOf(after).$set).toEqual(expected);
+    expect(after.$set).toEqual(expected);
+  });
+
+  it("[TP-3] may add person fields to an event that had none, and take them away", () => {
+    const added = changed(answered(seen({}), (event) => Object.assign(event, set({ a: 1 }))));
+    expect(propertiesOf(added)).toEqual(set({ a: 1 }));
+    const removed = changed(
+      answered(seen(set({ a: 1 })), (event) => {
+        delete event.$set;
+        event.properties = {};
+      }),
+    );
+    expect(propertiesOf(removed)).toEqual({});
+    const rebuilt = changed(answered(seen(set({ a: 1 })), (event) => delete event.$set));
+    expect(propertiesOf(rebuilt)).toEqual(set({ a: 1 }));
+  });
+
+  it("[TP-4] changes the address in either place", () => {
+    const before = seen({ $ip: "1.2.3.4" });
+    const byField = changed(answered(before, (event) => Object.assign(event, { ip: null })));
+    expect(byField).toMatchObject({ ip: null, properties: {} });
+    expect(propertiesOf(byField)).toEqual({});
+    const inside = changed(answered(before, (event) => Object.assign(event, { properties: {} })));
+    expect(inside).toMatchObject({ ip: null });
+    const other = changed(answered(before, (event) => Object.assign(event, { ip: "5.6.7.8" })));
+    expect(propertiesOf(other)).toEqual({ $ip: "5.6.7.8" });
+  });
+
+  it.each<[string, Json]>([
+    ["it tried to change team_id", { ...seen({}), team_id: 4 }],
+    ["its event has no name", { ...seen({}), event: "" }],
+    ["its event has no distinct_id", { ...seen({}), distinct_id: null }],
+    ["the timestamp of its event is no time", { ...seen({}), timestamp: "yesterday" }],
+    ["the properties of its event are no object", { ...seen({}), properties: [1] }],
+    ["$set of its event is no object", { ...seen({}), $set: "a" }],
+    ["it answered no event", "yes"],
+    ["its event is nested too deep", { ...seen({}), properties: nested(203) }],
+  ])("[TP-5] is refused as a whole when %s", (reason, answer) => {
+    expect(takeAnswer(seen({}), answer)).toEqual({ kind: "refused", reason });
+  });
+
+  it("[TP-6] keeps a changed uuid that is valid, and ignores any other", () => {
+    const uuid = "0190C0DE-0000-7000-8000-00000000000F";
+    const valid = changed(answered(seen({}), (event) => Object.assign(event, { uuid })));
+    expect(valid.uuid).toBe(uuid.toLowerCase());
+    const invalid = changed(answered(seen({}), (event) => Object.assign(event, { uuid: "x" })));
+    expect(invalid.uuid).toBe(seen({}).uuid);
+  });
+
+  it("[TP-7] cannot change what the service says of the event", () => {
+    const before = withPassed(seen({ [HOPS_PROPERTY]: 2 }), ["A (1)"], []);
+    const after = changed(
+      answered(before, (event) => {
+        event.properties = { $plugins_failed: ["B (2)"], [HOPS_PROPERTY]: 0 };
+      }),
+    );
+    expect(after.properties).toEqual({
+      [HOPS_PROPERTY]: 2,
+      $plugins_succeeded: ["A (1)"],
+      $plugins_failed: [],
+    });
+    const forged = changed(
+      answered(seen({}), (event) => Object.assign(event, { properties: { [HOPS_PROPERTY]: -9 } })),
+    );
+    expect(forged.properties).toEqual({});
+  });
+
+  it("has texts that stores can hold", () => {
+    const after = changed(
+      answered(seen({}), (event) => {
+        event.properties = { "a\0": "\ud800" };
+        event.distinct_id = 12;
+        event.event = "x".repeat(300);
+      }),
+    );
+    expect(after).toMatchObject({ distinct_id: "12", event: "x".repeat(200) });
+    expect(after.properties).toEqual({ "a\uFFFD": "\uFFFD" });
+  });
+});
+
+function nested(depth: number): JsonObject {
+  let value: JsonObject = {};
+  for (let level = 0; level < depth; level++) value = { a: value };
+  return value;
+}

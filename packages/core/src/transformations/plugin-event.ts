@@ -1,0 +1,223 @@
+import { cleanJson, cleanText } from "../events/clean-json.ts";
+import { cutName } from "../events/cut-name.ts";
+import type { CapturedEvent } from "../events/event.ts";
+import { readMoment } from "../events/event-time.ts";
+import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
+
+/**
+ * How deep an event was captured by transformations: 0 for what came from outside, else one more
+ * than that of the event during which `posthog.capture` was called. Nobody else may say it.
+ */
+export const HOPS_PROPERTY = "$transformation_hops";
+/** Events this deep may not capture further ones. */
+export const MAX_HOPS = 3;
+
+/** Names of the transformations an event has passed and failed in, as PostHog writes them. */
+export const SUCCEEDED_PROPERTY = "$plugins_succeeded";
+export const FAILED_PROPERTY = "$plugins_failed";
+
+const OWN_PROPERTIES = [HOPS_PROPERTY, SUCCEEDED_PROPERTY, FAILED_PROPERTY] as const;
+
+/** Answers nested deeper than this are refused; events as captured are not. */
+const MAX_DEPTH = 202;
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+
+/** The fields of an event that a transformation may see and change (posthog-api 6.9). */
+export type PluginEvent = JsonObject;
+
+/**
+ * An event as a transformation sees it. `$set`, `$set_once` and `$unset` stand at the top as well as
+ * among the properties, since plugins look for them in both places.
+ */
+export function pluginEventOf(
+  { uuid, projectId, event, distinctId, properties, timestamp, receivedAt }: CapturedEvent,
+  siteUrl: string,
+): PluginEvent {
+  const address = ownValue(properties, "$ip");
+  const plain: Record<string, Json> = {
+    uuid,
+    event,
+    distinct_id: distinctId,
+    team_id: projectId,
+    ip: typeof address === "string" ? address : null,
+    site_url: siteUrl,
+    now: receivedAt.toISOString(),
+    timestamp: timestamp.toISOString(),
+    properties,
+  };
+  for (const field of PERSON_FIELDS) {
+    const given = ownValue(properties, field);
+    if (given !== undefined) plain[field] = given;
+  }
+  return plain;
+}
+
+const PERSON_FIELDS = ["$set", "$set_once", "$unset"] as const;
+
+/** What a transformation made of an event, checked: or why that cannot be. */
+export type AnswerOutcome =
+  | { readonly kind: "changed"; readonly event: PluginEvent }
+  | { readonly kind: "refused"; readonly reason: string };
+
+/**
+ * Checks what a transformation answered for an event, and folds what it says twice: person fields of
+ * the top level into the properties, and a changed `ip` into `$ip`. What the service says itself of
+ * the event stays as it was. A changed field that means nothing refuses the whole answer; an invalid
+ * `uuid` alone is ignored (the event keeps its own).
+ */
+export function takeAnswer(before: PluginEvent, answer: Json): AnswerOutcome {
+  if (!isJsonObject(answer)) return refuse("it answered no event");
+  if (isDeeperThan(answer, MAX_DEPTH)) return refuse(`its event is nested too deep`);
+  const projectId = ownValue(answer, "team_id");
+  if (projectId !== undefined && projectId !== ownValue(before, "team_id")) {
+    return refuse("it tried to change team_id");
+  }
+  const name = ownValue(answer, "event");
+  if (typeof name !== "string" || name.trim() === "") return refuse("its event has no name");
+  const id = ownValue(answer, "distinct_id");
+  const distinctId = typeof id === "number" || typeof id === "bigint" ? String(id) : id;
+  if (typeof distinctId !== "string" || distinctId.trim() === "") {
+    return refuse("its event has no distinct_id");
+  }
+  const timestamp = ownValue(answer, "timestamp") ?? ownValue(before, "timestamp");
+  const moment = typeof timestamp === "string" ? readMoment(timestamp) : null;
+  if (!moment) return refuse("the timestamp of its event is no time");
+  const given = ownValue(answer, "properties") ?? {};
+  if (!isJsonObject(given)) return refuse("the properties of its event are no object");
+  const properties = foldProperties(before, answer, given);
+  if ("kind" in properties) return properties;
+  const uuid = ownValue(answer, "uuid");
+  const lower = typeof uuid === "string" ? uuid.toLowerCase() : "";
+  const folded: Record<string, Json> = {
+    ...before,
+    uuid: UUID.test(lower) ? lower : (ownValue(before, "uuid") ?? ""),
+    event: cutName(cleanText(name)),
+    distinct_id: cutName(cleanText(distinctId)),
+    timestamp: moment.toISOString(),
+    properties: properties.folded,
+  };
+  const address = ownValue(properties.folded, "$ip");
+  folded.ip = typeof address === "string" ? address : null;
+  for (const field of PERSON_FIELDS) {
+    const value = ownValue(properties.folded, field);
+    if (value === undefined) delete folded[field];
+    else folded[field] = value;
+  }
+  return { kind: "changed", event: folded };
+}
+
+/**
+ * The captured event that a checked answer stands for: `before` itself when nothing that is kept
+ * has changed.
+ */
+export function capturedEventOf(before: CapturedEvent, after: PluginEvent): CapturedEvent {
+  const text = (field: string) => ownValue(after, field) as string;
+  const timestamp = new Date(text("timestamp"));
+  const isSameTime = timestamp.getTime() === before.timestamp.getTime();
+  return {
+    ...before,
+    uuid: text("uuid"),
+    event: text("event"),
+    distinctId: text("distinct_id"),
+    timestamp: isSameTime ? before.timestamp : timestamp,
+    properties: ownValue(after, "properties") as JsonObject,
+  };
+}
+
+/** An event with what the service says of the transformations that it has passed so far. */
+export function withPassed(
+  event: PluginEvent,
+  succeeded: readonly string[],
+  failed: readonly string[],
+): PluginEvent {
+  const properties = ownValue(event, "properties") as JsonObject;
+  return {
+    ...event,
+    properties: {
+      ...properties,
+      [SUCCEEDED_PROPERTY]: [...succeeded],
+      [FAILED_PROPERTY]: [...failed],
+    },
+  };
+}
+
+/** How deep an event was captured by transformations. */
+export function hopsOf(properties: JsonObject): number {
+  const hops = ownValue(properties, HOPS_PROPERTY);
+  return typeof hops === "number" && hops >= 0 ? hops : 0;
+}
+
+function foldProperties(
+  before: PluginEvent,
+  answer: JsonObject,
+  given: JsonObject,
+): { readonly folded: JsonObject } | Extract<AnswerOutcome, { kind: "refused" }> {
+  const earlier = ownValue(before, "properties") as JsonObject;
+  const folded = cleanJson(given) as Record<string, Json>;
+  for (const field of PERSON_FIELDS) {
+    const value = foldPersonField(
+      ownValue(earlier, field),
+      ownValue(folded, field),
+      ownValue(answer, field) ?? undefined,
+    );
+    if (value === undefined || value === null) delete folded[field];
+    else if (isJsonObject(value) || (field === "$unset" && Array.isArray(value))) {
+      folded[field] = cleanJson(value);
+    } else return refuse(`${field} of its event is no object`);
+  }
+  const address = ownValue(answer, "ip") ?? null;
+  const isSameInside = sameJson(ownValue(earlier, "$ip"), ownValue(folded, "$ip"));
+  if (Object.hasOwn(answer, "ip") && address !== ownValue(before, "ip") && isSameInside) {
+    if (typeof address === "string") folded.$ip = cleanText(address);
+    else delete folded.$ip;
+  }
+  for (const name of OWN_PROPERTIES) {
+    const value = ownValue(earlier, name);
+    if (value === undefined) delete folded[name];
+    else folded[name] = value;
+  }
+  return { folded };
+}
+
+/**
+ * One of the two places counts where the plugin changed it; where it changed both, the top level
+ * wins key by key, as PostHog joins them.
+ */
+function foldPersonField(
+  earlier: Json | undefined,
+  inside: Json | undefined,
+  beside: Json | undefined,
+): Json | undefined {
+  if (beside === undefined || sameJson(earlier, beside)) return inside;
+  if (sameJson(earlier, inside)) return beside;
+  return isJsonObject(inside) && isJsonObject(beside) ? { ...inside, ...beside } : beside;
+}
+
+function sameJson(one: Json | undefined, other: Json | undefined): boolean {
+  if (one === other) return true;
+  if (Array.isArray(one)) {
+    return (
+      Array.isArray(other) &&
+      one.length === other.length &&
+      one.every((item, index) => sameJson(item, other[index]))
+    );
+  }
+  if (!isJsonObject(one) || !isJsonObject(other)) return false;
+  const keys = Object.keys(one);
+  return (
+    keys.length === Object.keys(other).length &&
+    keys.every((key) => Object.hasOwn(other, key) && sameJson(one[key], other[key]))
+  );
+}
+
+function isDeeperThan(value: Json, depth: number): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  if (depth === 0) return true;
+  const members: readonly Json[] = Array.isArray(value) ? value : Object.values(value);
+  return members.some((member) => isDeeperThan(member, depth - 1));
+}
+
+function refuse(reason: string): Extract<AnswerOutcome, { kind: "refused" }> {
+  return { kind: "refused", reason };
+}
