@@ -1,0 +1,197 @@
+import { lookup as resolveHost } from "node:dns";
+import { request as requestHttp } from "node:http";
+import { request as requestHttps } from "node:https";
+import { isIP, type LookupFunction } from "node:net";
+import { isPublicAddress, networks, readAddress } from "./network-address.ts";
+
+/** IPv6 addresses that lead to IPv4 ones, private ones among them. */
+const isTranslated = networks(["::/96", "64:ff9b::/32", "2001::/32", "2002::/16"]);
+
+export interface GuardedRequestOptions {
+  readonly method?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string | Uint8Array;
+  /** For everything, redirects included. */
+  readonly timeoutMs: number;
+  /** An answer with more is not read to its end. */
+  readonly maxBytes: number;
+  /** Redirects that are followed. */
+  readonly maxRedirects: number;
+  /** Whether an address that is not of the public internet may be asked; unless given, none may. */
+  readonly isAllowed?: (target: { readonly url: URL; readonly address: string }) => boolean;
+  /** Whether a URL, that of a redirect too, may be asked at all. */
+  readonly isOpen?: (url: URL) => boolean;
+}
+
+export interface GuardedAnswer {
+  readonly kind: "answered";
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
+  readonly body: Buffer;
+  /** Where the answer came from after redirects. */
+  readonly url: string;
+}
+
+export type GuardedOutcome =
+  | GuardedAnswer
+  /** The rules forbid it. `private`: the host is one of a network that is not open to the world. */
+  | {
+      readonly kind: "refused";
+      readonly reason: "private" | "url" | "redirects" | "size";
+      readonly detail: string;
+    }
+  /** It could not be done: no such host, no connection, no answer in time. */
+  | { readonly kind: "failed"; readonly detail: string };
+
+/** Headers that a redirect to another host must not carry along. */
+const SECRET_HEADERS = new Set(["authorization", "cookie", "private-token"]);
+
+/**
+ * Asks an HTTP server on behalf of somebody who must not reach the inside of this network: the
+ * connection is made to the very address that was checked, so that a name cannot mean another one
+ * meanwhile, and each redirect is checked anew. Takes nothing from the environment: no proxy.
+ */
+export async function requestGuarded(
+  target: string | URL,
+  options: GuardedRequestOptions,
+): Promise<GuardedOutcome> {
+  const deadline = AbortSignal.timeout(options.timeoutMs);
+  let headers = options.headers ?? {};
+  let method = options.method ?? "GET";
+  let body = options.body;
+  let url: URL;
+  try {
+    url = new URL(target);
+  } catch {
+    return { kind: "refused", reason: "url", detail: "The URL cannot be read." };
+  }
+  for (let redirects = 0; ; redirects++) {
+    if (!/^https?:$/.test(url.protocol) || options.isOpen?.(url) === false) {
+      return { kind: "refused", reason: "url", detail: `${shown(url)} must not be asked.` };
+    }
+    const answer = await ask(url, { ...options, headers, method, ...(body && { body }) }, deadline);
+    if (answer.kind !== "answered") return answer;
+    const location = [answer.headers.location].flat()[0];
+    if (![301, 302, 303, 307, 308].includes(answer.status) || location === undefined) return answer;
+    if (redirects >= options.maxRedirects) {
+      return { kind: "refused", reason: "redirects", detail: "Too many redirects." };
+    }
+    let next: URL;
+    try {
+      next = new URL(location, url);
+    } catch {
+      return { kind: "refused", reason: "url", detail: "The redirect leads to no URL." };
+    }
+    if (next.host !== url.host || next.protocol !== url.protocol) {
+      headers = Object.fromEntries(
+        Object.entries(headers).filter(([name]) => !SECRET_HEADERS.has(name.toLowerCase())),
+      );
+    }
+    if (answer.status === 303 || (answer.status < 303 && method === "POST")) {
+      method = "GET";
+      body = undefined;
+    }
+    url = next;
+  }
+}
+
+class PrivateAddress extends Error {}
+
+function ask(
+  url: URL,
+  { isAllowed, headers, method, body, maxBytes }: GuardedRequestOptions,
+  deadline: AbortSignal,
+): Promise<GuardedOutcome> {
+  const isReachable = (address: string): boolean => {
+    const bare = readAddress(address) ?? address;
+    return (
+      (isPublicAddress(bare) && !isTranslated(bare)) || isAllowed?.({ url, address: bare }) === true
+    );
+  };
+  const host = url.hostname.replace(/^\[|\]$/g, "");
+  const refusal = {
+    kind: "refused",
+    reason: "private",
+    detail: `${shown(url)} is not on the public internet.`,
+  } as const;
+  // Names are resolved by the connection itself, addresses are not.
+  if (isIP(host) !== 0 && !isReachable(host)) return Promise.resolve(refusal);
+
+  const lookup: LookupFunction = (hostname, lookupOptions, done) => {
+    resolveHost(hostname, { ...lookupOptions, all: true }, (error, addresses) => {
+      if (error) return done(error, []);
+      const reachable = addresses.filter(({ address }) => isReachable(address));
+      const [first] = reachable;
+      if (!first) return done(new PrivateAddress(hostname), []);
+      if (lookupOptions.all) return done(null, reachable);
+      done(null, first.address, first.family);
+    });
+  };
+
+  return new Promise((resolve) => {
+    const fail = (error: Error) =>
+      resolve(
+        error instanceof PrivateAddress
+          ? refusal
+          : {
+              kind: "failed",
+              detail: deadline.aborted
+                ? `${shown(url)} did not answer in time.`
+                : `${shown(url)} cannot be reached (${codeOf(error)}).`,
+            },
+      );
+    const send = url.protocol === "https:" ? requestHttps : requestHttp;
+    const request = send(
+      url,
+      {
+        method: method ?? "GET",
+        headers: {
+          "user-agent": "hedgerow",
+          "accept-encoding": "identity",
+          ...headers,
+          ...(body !== undefined && { "content-length": String(Buffer.byteLength(body)) }),
+        },
+        lookup,
+        // A connection of its own: a kept one could lead to an address that nobody checked.
+        agent: false,
+        signal: deadline,
+      },
+      (response) => {
+        const chunks: Buffer[] = [];
+        let bytes = 0;
+        response.on("data", (chunk: Buffer) => {
+          bytes += chunk.byteLength;
+          if (bytes <= maxBytes) return void chunks.push(chunk);
+          response.destroy();
+          resolve({
+            kind: "refused",
+            reason: "size",
+            detail: `${shown(url)} answered more than ${maxBytes} bytes.`,
+          });
+        });
+        response.on("error", fail);
+        response.on("end", () =>
+          resolve({
+            kind: "answered",
+            status: response.statusCode ?? 0,
+            headers: response.headers,
+            body: Buffer.concat(chunks),
+            url: url.href,
+          }),
+        );
+      },
+    );
+    request.on("error", fail);
+    request.end(body);
+  });
+}
+
+/** A URL as it may be told: without name, password and query, which may be secret. */
+function shown(url: URL): string {
+  return `${url.protocol}//${url.host}${url.pathname}`;
+}
+
+function codeOf(error: Error): string {
+  const inner = error instanceof AggregateError ? error.errors[0] : error;
+  return (inner as NodeJS.ErrnoException).code ?? inner.message;
+}
