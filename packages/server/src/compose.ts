@@ -87,6 +87,7 @@ import { flagImplementationRoutes } from "./experiments/flag-implementation.rout
 import { createFlagImplementation } from "./experiments/flag-implementation.ts";
 import { holdoutRoutes } from "./experiments/holdouts.routes.ts";
 import { createHoldouts } from "./experiments/holdouts.ts";
+import { runningTimeRoutes } from "./experiments/running-time.routes.ts";
 import { savedMetricRoutes } from "./experiments/saved-metrics.routes.ts";
 import { createSavedMetrics } from "./experiments/saved-metrics.ts";
 import { createChangeDefinitions } from "./flags/change-definitions.ts";
@@ -508,6 +509,7 @@ async function compose(
     });
     experimentQueryRoutes(management, { experiments, analyseExperiment, clock: now });
     experimentResultsRoutes(management, { experiments, analyseExperiment, accounts, clock: now });
+    runningTimeRoutes(management);
     experimentRoutes(management, {
       experiments,
       eligibleFlags: createEligibleFlags(flagStore),

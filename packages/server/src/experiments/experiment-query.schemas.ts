@@ -2,7 +2,7 @@ import { isJsonObject, type JsonObject, ownValue } from "@hedgerow/core/json";
 import type { PosthogMethod } from "@hedgerow/core/statistics/posthog-analysis";
 import { Type } from "typebox";
 import { Refusal } from "../http/errors.ts";
-import { wireFieldName } from "../http/wire-field-name.ts";
+import { wireNames } from "../http/wire-field-name.ts";
 import { wireInstant } from "../http/wire-instant.ts";
 import { AnyObject } from "../http/wire-schemas.ts";
 import type { Analysis, ExposureSeries, Exposures, VariantResult } from "./analyse-experiment.ts";
@@ -136,13 +136,4 @@ function wireNumbers({ numbers }: VariantResult, method: PosthogMethod["method"]
   return method === "bayesian"
     ? { significant, chance_to_win: probability, credible_interval: interval }
     : { significant, p_value: probability, confidence_interval: interval };
-}
-
-/** A record of ours with its fields named as the wire does. */
-function wireNames(value: unknown): unknown {
-  if (typeof value !== "object" || value === null) return value;
-  if (Array.isArray(value)) return value.map(wireNames);
-  return Object.fromEntries(
-    Object.entries(value).map(([field, inner]) => [wireFieldName(field), wireNames(inner)]),
-  );
 }

@@ -26,6 +26,7 @@ import { createExperiments } from "../experiments/experiments.ts";
 import { experimentsUsingFlag } from "../experiments/experiments-using-flag.ts";
 import { holdoutRoutes } from "../experiments/holdouts.routes.ts";
 import { createHoldouts } from "../experiments/holdouts.ts";
+import { runningTimeRoutes } from "../experiments/running-time.routes.ts";
 import { savedMetricRoutes } from "../experiments/saved-metrics.routes.ts";
 import { createSavedMetrics } from "../experiments/saved-metrics.ts";
 import { createApp } from "../http/app.ts";
@@ -181,6 +182,7 @@ export async function openFlagsApi(reachOptions: { readonly maxCountMs?: number 
         accounts,
         tellFlags,
       });
+      runningTimeRoutes(management);
       experimentRoutes(management, {
         experiments,
         eligibleFlags: createEligibleFlags(flagStore),
