@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { JsonObject } from "../json.ts";
 import type { CapturedEvent } from "./event.ts";
-import { decodeEvent, encodeEvent } from "./event-codec.ts";
+import { decodeEvent, encodeEvent, encodeWithText, propertiesTextOf } from "./event-codec.ts";
 
 const text = fc.string({ unit: "binary" });
 const instant = fc.date({
@@ -29,7 +29,9 @@ describe("the encoding of events", () => {
   it("[PI-1] is one line that reads back as the same event", () => {
     fc.assert(
       fc.property(event, (captured) => {
-        const line = encodeEvent(captured);
+        const { line, propertiesText } = encodeWithText(captured);
+        expect(propertiesText).toBe(JSON.stringify(captured.properties));
+        expect(propertiesTextOf(line, captured)).toBe(propertiesText);
         expect(line).not.toMatch(/[\n\r]/);
         const decoded = decodeEvent(line);
         expect(decoded).toEqual(captured);
@@ -43,9 +45,17 @@ describe("the encoding of events", () => {
     const [captured] = fc.sample(event, 1);
     if (!captured) throw new Error("no sample");
     const large = { id: 12345678901234567890n, list: [{ n: -(10n ** 40n) }], small: 1 };
-    const line = encodeEvent({ ...captured, properties: large });
+    const { line, propertiesText } = encodeWithText({ ...captured, properties: large });
+    expect(propertiesTextOf(line, captured)).toBe(propertiesText);
     expect(line).not.toMatch(/[\n\r]/);
     expect(decodeEvent(line)).toEqual({ ...captured, properties: large });
+  });
+
+  it("[PI-1] gives no text of properties from a line that is another event's", () => {
+    const [one, other] = fc.sample(event, 2);
+    if (!one || !other) throw new Error("no samples");
+    const line = encodeEvent({ ...one, projectId: 1 });
+    expect(propertiesTextOf(line, { ...other, projectId: 2 })).toBeUndefined();
   });
 
   it.each(["", "!", "!{}", "{}", "[]", "[1,2]", "not JSON", "[1,2,3,4,5,6,7,8,9]"])(

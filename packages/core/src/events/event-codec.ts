@@ -5,27 +5,44 @@ import type { CapturedEvent } from "./event.ts";
 /** Begins a line with integers beyond a `number`: all other lines are read without looking for them. */
 const EXACT_MARK = "!";
 
+/** An event as a line, and the JSON text of its properties that is part of it. */
+export interface EncodedEvent {
+  readonly line: string;
+  readonly propertiesText: string;
+}
+
 /** One event as a line of JSON, without line breaks: what logs and queues carry. */
 export function encodeEvent(event: CapturedEvent): string {
-  const head = JSON.stringify([
-    event.projectId,
-    event.uuid,
-    event.event,
-    event.distinctId,
-    event.timestamp.getTime(),
-    event.clientTimestamp?.getTime() ?? null,
-    event.receivedAt.getTime(),
-  ]);
-  let properties: string;
+  return encodeWithText(event).line;
+}
+
+/** The same, with the text of the properties for whoever comes after. */
+export function encodeWithText(event: CapturedEvent): EncodedEvent {
+  let propertiesText: string;
   let mark = "";
   try {
-    properties = JSON.stringify(event.properties);
+    propertiesText = JSON.stringify(event.properties);
   } catch (error) {
     if (!holdsBigInt(event.properties)) throw error;
-    properties = encodeJson(event.properties);
+    propertiesText = encodeJson(event.properties);
     mark = EXACT_MARK;
   }
-  return `${mark}${head.slice(0, -1)},${properties}]`;
+  return { line: `${mark}${encodeHead(event)}${propertiesText}]`, propertiesText };
+}
+
+/** A line up to the properties. */
+function encodeHead(event: CapturedEvent): string {
+  const { projectId, uuid, timestamp, clientTimestamp, receivedAt } = event;
+  const names = `${JSON.stringify(uuid)},${JSON.stringify(event.event)},${JSON.stringify(event.distinctId)}`;
+  const clientMs = clientTimestamp?.getTime() ?? null;
+  return `[${projectId},${names},${timestamp.getTime()},${clientMs},${receivedAt.getTime()},`;
+}
+
+/** The text of the properties in the line of an event; `undefined` where the line is written otherwise. */
+export function propertiesTextOf(line: string, event: CapturedEvent): string | undefined {
+  const mark = line.startsWith(EXACT_MARK) ? EXACT_MARK : "";
+  const head = mark + encodeHead(event);
+  return line.startsWith(head) ? line.slice(head.length, -1) : undefined;
 }
 
 /** Reads back what {@link encodeEvent} wrote. Throws a `SyntaxError` for anything else. */

@@ -1,4 +1,5 @@
 import type { CapturedEvent } from "@hedgerow/core/events/event";
+import { encodeJson } from "@hedgerow/core/exact-json";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { EventLog } from "./event-log.ts";
 
@@ -57,12 +58,25 @@ export function describeEventLog(title: string, create: () => Promise<Reopenable
       ];
       const positions = await log.append(events);
       const { entries, end } = await log.read(0, 10, NEVER);
-      expect(entries).toEqual(
+      expect(entries).toMatchObject(
         events.map((event, index) => ({ position: positions[index], event })),
       );
       expect(Object.keys(entries[0]?.event.properties ?? {})).toEqual(["__proto__"]);
       expect(end).toBe(positions[1]);
       expect(await log.end()).toBe(positions[1]);
+    });
+
+    it("[PI-1] gives the text of properties along only where it is theirs, also after a restart", async () => {
+      const large = { id: 12345678901234567890n, name: "\u00df\ud83e\udd94" };
+      await log.append([sampleEvent(), sampleEvent({ properties: large })]);
+      const early = await log.read(0, 10, NEVER);
+      await log.close();
+      log = await place.open();
+      for (const { entries } of [early, await log.read(0, 10, NEVER)]) {
+        for (const { event, propertiesText } of entries) {
+          expect([undefined, encodeJson(event.properties)]).toContain(propertiesText);
+        }
+      }
     });
 
     it("[PI-1] has an empty log end at 0 and an empty append change nothing", async () => {

@@ -222,7 +222,7 @@ describe("openEmbeddedLog", () => {
       earlier.exec("insert into progress values (1, 1)");
       earlier.close();
       const log = await openEmbeddedLog(path, { retention: { maxBytes: 0, maxAgeMs: 0 } });
-      expect((await log.read(0, 10, NEVER)).entries).toEqual([{ position: 1, event }]);
+      expect((await log.read(0, 10, NEVER)).entries).toMatchObject([{ position: 1, event }]);
       expect(await log.append([sampleEvent()])).toEqual([2]);
       await log.release(1);
       await expect.poll(() => positionsIn(log)).toEqual([2]);

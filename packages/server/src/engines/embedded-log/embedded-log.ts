@@ -3,7 +3,12 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Worker } from "node:worker_threads";
 import { cleanText } from "@hedgerow/core/events/clean-json";
 import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
-import { decodeEvent, encodeEvent } from "@hedgerow/core/events/event-codec";
+import {
+  decodeEvent,
+  type EncodedEvent,
+  encodeWithText,
+  propertiesTextOf,
+} from "@hedgerow/core/events/event-codec";
 import Database from "libsql";
 import { type EventLog, LogUnavailable } from "../../events/event-log.ts";
 import { openThread } from "../../platform/open-thread.ts";
@@ -47,8 +52,7 @@ const TURN_MS = 5;
 
 interface Append {
   readonly events: readonly CapturedEvent[];
-  readonly lengths: readonly number[];
-  readonly segments: readonly Segment[];
+  readonly encoded: readonly EncodedEvent[];
   readonly chars: number;
   readonly resolve: (positions: readonly number[]) => void;
   readonly reject: (error: LogUnavailable) => void;
@@ -116,10 +120,11 @@ export async function openEmbeddedLog(
     const group = writing;
     writing = [];
     let position = end;
-    const answers = group.map(({ events, lengths }) =>
+    const answers = group.map(({ events, encoded }) =>
       events.map((event, index) => {
+        const { line, propertiesText } = encoded[index] as EncodedEvent;
         position++;
-        tail.add({ position, event }, lengths[index] ?? 0);
+        tail.add({ position, event, propertiesText }, line.length);
         return position;
       }),
     );
@@ -152,8 +157,7 @@ export async function openEmbeddedLog(
       taken++;
     }
     writing = waiting.splice(0, taken);
-    const segments = joinSegments(writing.flatMap((append) => append.segments));
-    const message: ToLogThread = { kind: "append", segments };
+    const message: ToLogThread = { kind: "append", segments: segmentsOf(writing) };
     thread ??= startThread(end);
     thread.then(
       (worker) => send(worker, message),
@@ -166,16 +170,14 @@ export async function openEmbeddedLog(
     append(events) {
       if (events.length === 0) return Promise.resolve([]);
       if (isClosed) return Promise.reject(unavailable("the log is closed"));
-      const lines = events.map(encodeEvent);
-      const lengths = lines.map((line) => line.length);
-      const segments = joinSegments(lines.map((line) => ({ count: 1, lines: line })));
-      const chars = lengths.reduce((sum, length) => sum + length, 0);
+      const encoded = events.map(encodeWithText);
+      const chars = encoded.reduce((sum, { line }) => sum + line.length, 0);
       if (queuedChars > 0 && queuedChars + chars > maxQueuedChars) {
         return Promise.reject(unavailable("the disk cannot keep up with the events"));
       }
       queuedChars += chars;
       return new Promise((resolve, reject) => {
-        waiting.push({ events, lengths, segments, chars, resolve, reject });
+        waiting.push({ events, encoded, chars, resolve, reject });
         writeNext();
       });
     },
@@ -194,6 +196,8 @@ export async function openEmbeddedLog(
       }
       if (signal.aborted) return { entries: [], end: after, chars: 0 };
       const known = end;
+      // Whoever reads on keeps what it has: in memory the rest would only grow old.
+      tail.forget(after);
       const { entries, chars } =
         tail.read(after, { limit, maxChars: READ_CHARS }) ?? reader.read(after, limit);
       return { entries, end: entries.at(-1)?.position ?? known, chars };
@@ -261,25 +265,25 @@ function unavailable(message: string): LogUnavailable {
   return new LogUnavailable(message, { retryAfterSeconds: RETRY_AFTER_SECONDS });
 }
 
-/** Neighbouring segments joined as long as they stay short. */
-function joinSegments(segments: readonly Segment[]): Segment[] {
-  const joined: Segment[] = [];
-  let run: Segment[] = [];
+/** The lines of appends in segments that stay short unless a line alone is long. */
+function segmentsOf(appends: readonly Append[]): Segment[] {
+  const segments: Segment[] = [];
+  let lines: string[] = [];
   let chars = 0;
   const finish = () => {
-    if (run.length === 0) return;
-    const count = run.reduce((sum, segment) => sum + segment.count, 0);
-    joined.push({ count, lines: run.map((segment) => segment.lines).join("\n") });
-    run = [];
+    if (lines.length > 0) segments.push({ count: lines.length, lines: lines.join("\n") });
+    lines = [];
     chars = 0;
   };
-  for (const segment of segments) {
-    if (chars > 0 && chars + segment.lines.length > SEGMENT_CHARS) finish();
-    run.push(segment);
-    chars += segment.lines.length;
+  for (const { encoded } of appends) {
+    for (const { line } of encoded) {
+      if (chars > 0 && chars + line.length > SEGMENT_CHARS) finish();
+      lines.push(line);
+      chars += line.length;
+    }
   }
   finish();
-  return joined;
+  return segments;
 }
 
 /** A text as it was written; of whatever stands in its place, what can be made of it. */
@@ -307,7 +311,9 @@ const MAX_SALVAGED_CHARS = 100_000;
 /** The entry of a line; of a damaged one, what is left, for whoever looks at it. */
 function readLine(position: number, line: string): LoggedEvent {
   try {
-    return { position, event: decodeEvent(line) };
+    const event = decodeEvent(line);
+    const propertiesText = propertiesTextOf(line, event);
+    return { position, event, ...(propertiesText !== undefined && { propertiesText }) };
   } catch (error) {
     const head = /^!?\[(\d{1,9}),"([\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12})"/.exec(line);
     const digits = position.toString(16).padStart(12, "0");
