@@ -16,7 +16,9 @@ function read(parts: JsonObject) {
   return behavior;
 }
 function periodOf(parts: JsonObject) {
-  const { afterMs, beforeMs } = resolvePeriod(read(parts).period, now);
+  const behavior = read(parts);
+  if (!("period" in behavior)) throw new Error(behavior.kind);
+  const { afterMs, beforeMs } = resolvePeriod(behavior.period, now);
   return [afterMs, beforeMs].map((ms) => (ms === null ? null : new Date(ms).toISOString()));
 }
 
@@ -56,7 +58,7 @@ describe("what a behavioral leaf asks for", () => {
     "[CO-11] %s %s times is at least %s and at most %s, and never none",
     (operator, operator_value, least, most) => {
       const parts = { value: "performed_event_multiple", operator, operator_value };
-      expect(read(parts)).toMatchObject({ least, most, isFirstTime: false });
+      expect(read(parts)).toMatchObject({ kind: "times", least, most });
     },
   );
 
@@ -65,9 +67,101 @@ describe("what a behavioral leaf asks for", () => {
     expect(read({ event_filters, value: "performed_event_first_time" })).toMatchObject({
       event: "bought",
       eventFilters: [{ key: "price", operator: "gt", value: 10 }],
-      least: 1,
-      most: null,
-      isFirstTime: true,
+      kind: "first",
     });
   });
+
+  it("[CO-31] knows the steps of a sequence, and how soon the second has to follow", () => {
+    const parts = {
+      value: "performed_event_sequence",
+      seq_event: "paid",
+      seq_event_type: "events",
+    };
+    const span = { time_value: 7, time_interval: "day", seq_time_value: "30" };
+    expect(read({ ...parts, ...span, seq_time_interval: "minute" })).toMatchObject({
+      kind: "sequence",
+      event: "bought",
+      period: { from: { kind: "relative", count: 7, unit: "d" }, to: null },
+      next: "paid",
+      within: { kind: "minutes", count: 30 },
+    });
+  });
+
+  it.each([
+    ["gte", 2, null],
+    ["lte", 0, 2],
+    ["lt", 0, 1],
+    ["eq", 2, 2],
+  ] as [string, number, number | null][])(
+    "[CO-32] regularly with %s is at least %s and at most %s times a span",
+    (operator, least, most) => {
+      const parts = { operator, operator_value: 2, time_value: 2, time_interval: "week" };
+      const value = "performed_event_regularly";
+      expect(read({ value, ...parts, min_periods: 3, total_periods: "4" })).toMatchObject({
+        kind: "regularly",
+        span: { kind: "relative", count: 2, unit: "w" },
+        least,
+        most,
+        minPeriods: 3,
+        totalPeriods: 4,
+      });
+    },
+  );
+
+  it("[CO-33] knows both spans of what stopped and of what started again", () => {
+    const parts = {
+      time_value: 4,
+      time_interval: "week",
+      seq_time_value: 7,
+      seq_time_interval: "day",
+    };
+    const spans = {
+      since: { kind: "relative", count: 4, unit: "w" },
+      recent: { kind: "relative", count: 7, unit: "d" },
+    };
+    for (const kind of ["stopped", "restarted"]) {
+      expect(read({ value: `${kind}_performing_event`, ...parts })).toMatchObject({
+        kind,
+        ...spans,
+      });
+    }
+  });
+
+  const seq = { seq_event: "paid", seq_time_value: 1, seq_time_interval: "day" };
+  const spans = { time_value: 7, time_interval: "day" };
+  const often = { operator: "gte", operator_value: 1, min_periods: 2, total_periods: 3 };
+  it.each([
+    ["performed_event_sequence", { ...seq, ...spans, seq_event: "" }, "seq_event"],
+    ["performed_event_sequence", { ...seq, ...spans, seq_event: 5 }, "seq_event"],
+    ["performed_event_sequence", { ...seq, ...spans, seq_event_type: "actions" }, "seq_event_type"],
+    ["performed_event_sequence", { ...spans, seq_event: "paid" }, "seq_time_value"],
+    [
+      "performed_event_sequence",
+      { ...seq, ...spans, seq_time_interval: "eon" },
+      "seq_time_interval",
+    ],
+    ["performed_event_sequence", { ...seq, time_value: -1 }, "time_value"],
+    ["performed_event_regularly", { ...often, min_periods: 4, ...spans }, "min_periods"],
+    ["performed_event_regularly", { ...often, min_periods: 0, ...spans }, "min_periods"],
+    ["performed_event_regularly", { ...often, total_periods: 101, ...spans }, "total_periods"],
+    ["performed_event_regularly", { ...often, total_periods: 1.5, ...spans }, "total_periods"],
+    ["performed_event_regularly", { ...often, operator_value: 0, ...spans }, "operator_value"],
+    [
+      "performed_event_regularly",
+      { ...often, time_value: 9_000, time_interval: "year" },
+      "time_value",
+    ],
+    ["performed_event_regularly", often, "time_value"],
+    ["stopped_performing_event", { ...seq, time_value: 24, time_interval: "hour" }, "shorter"],
+    ["restarted_performing_event", { ...seq, ...spans, seq_time_value: 1.5 }, "seq_time_value"],
+    ["restarted_performing_event", spans, "seq_time_value"],
+    ["performed_event_backwards", spans, "performed_event_backwards"],
+  ] as [string, JsonObject, string][])(
+    "[CO-9] %s with %j is refused, naming %s",
+    (value, parts, named) => {
+      expect(readBehavior(leaf({ value, ...parts }), "UTC")).toEqual(
+        expect.stringContaining(named),
+      );
+    },
+  );
 });

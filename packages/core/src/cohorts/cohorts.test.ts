@@ -200,7 +200,7 @@ describe("validation of cohorts", () => {
     ],
     ...(
       [
-        [{ value: "performed_event_sequence" }, "behavioral conditions of kind"],
+        [{ value: "performed_event_at_night" }, "behavioral conditions of kind"],
         [{ event_type: "actions" }, 'event_type must be "events", not "actions"'],
         [{ key: 7 }, "a behavioral condition needs a key"],
         [{ time_value: "many" }, "time_value must be a whole number from 1 to 9999"],

@@ -35,6 +35,12 @@ export const KEYS = {
     "explicit_datetime",
     "explicit_datetime_to",
     "operator_value",
+    "seq_event",
+    "seq_event_type",
+    "seq_time_value",
+    "seq_time_interval",
+    "total_periods",
+    "min_periods",
   ],
 } as const satisfies Readonly<Record<string, readonly string[]>>;
 
@@ -43,8 +49,7 @@ const USED: ReadonlySet<string> = new Set([
   ...Object.values(KEYS).flat(),
   ...["sort_key", "description", "users_affected", "name", "uuid", "id", "label", "payload"],
   ...["split_percent", "cohort_name", "group_key_names", "bytecode", "conditionHash"],
-  ...["seq_event", "seq_event_type", "seq_time_value", "seq_time_interval"],
-  ...["total_periods", "min_periods", "event", "disabled", "dependency_chain"],
+  ...["event", "disabled", "dependency_chain"],
 ]);
 
 /** The keys that count, without case and separators. */

@@ -1,4 +1,3 @@
-import { type Behavior, resolvePeriod } from "@hedgerow/core/cohorts/behavior";
 import type { CohortRule } from "@hedgerow/core/cohorts/cohort";
 import { compileCalculation, failureOf, needsOf } from "@hedgerow/core/cohorts/compile-cohorts";
 import { matchRule } from "@hedgerow/core/cohorts/match-cohort";
@@ -9,11 +8,10 @@ import { type BacktrackingPatterns, keepPatterns } from "@hedgerow/core/flags/pa
 import { PersonView } from "@hedgerow/core/flags/person-view";
 import { createTimeZone } from "@hedgerow/core/flags/zoned-date";
 import type { PerformerSource } from "../events/performers.ts";
-import { compilePropertySearch } from "../events/property-search.ts";
 import type { FlagSnapshot } from "../flags/compiled-flags.ts";
 import { filterInSlices, type Slices } from "../platform/slices.ts";
+import { findPerformed, type Performed } from "./find-performed.ts";
 import type { CandidatePerson, MembershipStore, PersonParts } from "./membership-store.ts";
-import { createPersonTally, type PersonTally } from "./person-tally.ts";
 
 /** What a calculation works with. */
 export interface CalculationTools {
@@ -40,8 +38,6 @@ export class CalculationProblem extends Error {
 
 /** Persons read, and members compared, at a time. */
 const WINDOW_PERSONS = 200;
-/** What all patterns on events may cost: nobody waits for a calculation. */
-const PATTERN_BUDGETS = 100_000;
 
 /**
  * Finds out who is in a cohort. Where past behavior counts, what differs from the stored members is
@@ -104,7 +100,7 @@ async function* matchingWindows(
   if (failure !== null) throw new CalculationProblem(failure);
   const performed: Performed[] = [];
   for (const behavior of behaviors) {
-    performed.push(await lookUp(behavior, { projectId, timeZone }, tools));
+    performed.push(await findPerformed(behavior, { projectId, timeZone }, tools));
   }
   const needs = needsOf(rule, flagSet.cohorts);
   const names = needs.personProperties.map(({ text }) => text);
@@ -167,53 +163,6 @@ async function* windowsOfSome(
     yield { ids: window, upTo: isLast ? null : (window.at(-1) ?? null) };
   }
   if (sorted.length === 0) yield { ids: [], upTo: null };
-}
-
-/** Who did what a behavioral leaf asks for. */
-interface Performed {
-  readonly size: number;
-  by(uuid: string): boolean;
-  uuids(runLength: number): Iterable<readonly string[]>;
-}
-
-async function lookUp(
-  { event, eventFilters, period, least, most, isFirstTime }: Behavior,
-  { projectId, timeZone }: { readonly projectId: number; readonly timeZone: string },
-  { performers, backtracking, now, pause }: CalculationTools,
-): Promise<Performed> {
-  const { afterMs, beforeMs } = resolvePeriod(period, now.getTime());
-  const tally = async (after: Date | null, before: Date | null): Promise<PersonTally> => {
-    const counted = createPersonTally();
-    const properties =
-      eventFilters.length === 0
-        ? null
-        : compilePropertySearch(eventFilters, {
-            now,
-            timeZone,
-            backtracking,
-            patternBudgets: PATTERN_BUDGETS,
-          });
-    const query = { projectId, event, after, before, properties };
-    for await (const run of performers.performers(query)) {
-      for (const { personId, times } of run) counted.add(personId, times);
-      await pause();
-    }
-    return counted;
-  };
-  const instant = (ms: number | null) => (ms === null ? null : new Date(ms));
-  const during = await tally(instant(afterMs), instant(beforeMs));
-  // The period's start is exclusive: what happened at that very moment was before.
-  const before =
-    isFirstTime && afterMs !== null ? await tally(null, new Date(afterMs + 1)) : undefined;
-  return {
-    size: during.size,
-    by(uuid) {
-      const times = during.times(uuid);
-      if (times < least || (most !== null && times > most)) return false;
-      return before === undefined || before.times(uuid) === 0;
-    },
-    uuids: (runLength) => during.uuids(runLength),
-  };
 }
 
 /**

@@ -48,6 +48,9 @@ const performers: PerformerSource = {
     if (found instanceof Error) throw found;
     yield found;
   },
+  async *moments() {
+    yield [];
+  },
 };
 const did = (...who: number[]): readonly Performer[] =>
   who.map((index) => ({ personId: persons[index]?.uuid ?? "", times: 1 }));

@@ -128,6 +128,104 @@ describe("cohorts of past behavior", () => {
     expect(await personsOf((await create(all(ever))).id)).toEqual(["lapsed", "new", "old"]);
   });
 
+  const ago = (event: string, distinct_id: string, hours: number, properties: object = {}) => ({
+    event,
+    distinct_id,
+    timestamp: daysAgo(hours / 24),
+    properties: properties as never,
+  });
+
+  test("[CO-31] a sequence is one event and then another, soon enough, both in the period", async () => {
+    await project.capture(
+      ...[ago("looked", "soon", 50), ago("bought", "soon", 49)],
+      ...[ago("looked", "late", 50), ago("bought", "late", 40)],
+      ...[ago("bought", "reversed", 50), ago("looked", "reversed", 49)],
+      ...[ago("looked", "again", 90), ago("looked", "again", 50), ago("bought", "again", 49)],
+      ...[ago("looked", "long-ago", 30 * 24), ago("bought", "long-ago", 30 * 24 - 1)],
+      ...[ago("looked", "early", 7 * 24 + 1), ago("bought", "early", 7 * 24 - 1)],
+      ago("looked", "looker", 50),
+      ago("bought", "buyer", 50),
+      ...[ago("looked", "pro", 20, { plan: "pro" }), ago("bought", "pro", 19)],
+      ...[ago("looked", "repeats", 20), ago("looked", "repeats", 19)],
+    );
+    // What is one person's in the end counts as such.
+    await project.identify("looker", "buyer-to-be");
+    await project.capture(ago("bought", "buyer-to-be", 48.5));
+    const sequence = (more: object = {}) =>
+      did("looked", {
+        value: "performed_event_sequence",
+        seq_event: "bought",
+        seq_event_type: "events",
+        seq_time_value: 2,
+        seq_time_interval: "hour",
+        ...more,
+      });
+    const plan = { key: "plan", type: "event", operator: "exact", value: "pro" };
+    for (const [rule, members] of [
+      [sequence(), ["again", "buyer-to-be", "pro", "soon"]],
+      [sequence({ seq_time_value: 12 }), ["again", "buyer-to-be", "late", "pro", "soon"]],
+      [sequence({ time_value: 60 }), ["again", "buyer-to-be", "early", "long-ago", "pro", "soon"]],
+      [sequence({ event_filters: [plan] }), ["pro"]],
+      [sequence({ seq_event: "looked" }), ["repeats"]],
+    ] as [object, string[]][]) {
+      expect(await personsOf((await create(all(rule))).id)).toEqual(members);
+    }
+  });
+
+  test("[CO-32] regularly is often enough in enough of the last spans of time", async () => {
+    const weekly = (name: string, ...weeks: number[]) =>
+      weeks.map((week) => ago("bought", name, week * 7 * 24 + 12));
+    await project.capture(
+      ...weekly("always", 0, 1, 2, 3),
+      ...weekly("mostly", 0, 2, 3),
+      ...weekly("at-first", 2, 3),
+      ...weekly("twice-a-week", 0, 0, 1, 1),
+      ...weekly("before", 4, 5, 6, 7),
+      ago("looked", "looker", 1),
+    );
+    const regularly = (operator: string, operator_value: number, min_periods: number) =>
+      did("bought", {
+        value: "performed_event_regularly",
+        ...{ operator, operator_value, min_periods, total_periods: 4 },
+        ...{ time_value: 1, time_interval: "week" },
+      });
+    for (const [rule, members] of [
+      [regularly("gte", 1, 4), ["always"]],
+      [regularly("gte", 1, 3), ["always", "mostly"]],
+      [regularly("gte", 1, 1), ["always", "at-first", "mostly", "twice-a-week"]],
+      [regularly("gte", 2, 2), ["twice-a-week"]],
+      [regularly("exact", 1, 2), ["always", "at-first", "mostly"]],
+      // A week without it is a week with at most one.
+      [regularly("lte", 1, 4), ["always", "at-first", "mostly"]],
+    ] as [object, string[]][]) {
+      expect(await personsOf((await create(all(rule))).id)).toEqual(members);
+    }
+  });
+
+  test("[CO-33] who stopped did it before the last days only, who restarted paused in between", async () => {
+    await project.capture(
+      ago("bought", "stopped", 10 * 24),
+      ...[ago("bought", "active", 10 * 24), ago("bought", "active", 24)],
+      ago("bought", "long-gone", 90 * 24),
+      ...[ago("bought", "restarted", 90 * 24), ago("bought", "restarted", 24)],
+      ...["steady"].flatMap((name) =>
+        [90 * 24, 10 * 24, 24].map((hours) => ago("bought", name, hours)),
+      ),
+      ago("bought", "new", 24),
+    );
+    const spans = { time_value: 30, seq_time_value: 7, seq_time_interval: "day" };
+    const stopped = did("bought", { value: "stopped_performing_event", ...spans });
+    const restarted = did("bought", { value: "restarted_performing_event", ...spans });
+    expect(await personsOf((await create(all(stopped))).id)).toEqual(["stopped"]);
+    expect(await personsOf((await create(all(restarted))).id)).toEqual(["restarted"]);
+    const either = any(all(stopped), all({ ...restarted, negation: true }, did("bought")));
+    const cohort = await create(either);
+    expect(await personsOf(cohort.id)).toEqual(["active", "new", "steady", "stopped"]);
+    expect(
+      (await flagged(await flagOn(cohort.id), "stopped", "restarted", "new")).toSorted(),
+    ).toEqual(["new", "stopped"]);
+  });
+
   test("[CO-15] events count by their properties, with the operators of flags", async () => {
     await project.capture(
       buy("cheap", 1, { price: 5, plan: "pro" }),

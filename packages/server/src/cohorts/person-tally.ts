@@ -1,8 +1,10 @@
-/** How often each of many persons did something, by UUID: some 40 bytes for each of them. */
+/** A number for each of many persons, how often each did something, say, by UUID: some 50 bytes for each. */
 export interface PersonTally {
   /** Persons in it. */
   readonly size: number;
   add(uuid: string, times: number): void;
+  /** Puts a number above 0 in the place of what there was. */
+  put(uuid: string, number: number): void;
   /** 0 for a person that was never added. */
   times(uuid: string): number;
   /** UUIDs in small letters, in runs. */
@@ -17,7 +19,7 @@ export function createPersonTally(): PersonTally {
   let capacity = FIRST_CAPACITY;
   let keys = new Uint32Array(capacity * WORDS);
   // 0 where a place is free: who is in the table did it at least once.
-  let counts = new Uint32Array(capacity);
+  let counts = new Float64Array(capacity);
   let size = 0;
   const words = new Uint32Array(WORDS);
 
@@ -45,7 +47,7 @@ export function createPersonTally(): PersonTally {
     const [oldKeys, oldCounts] = [keys, counts];
     capacity *= 2;
     keys = new Uint32Array(capacity * WORDS);
-    counts = new Uint32Array(capacity);
+    counts = new Float64Array(capacity);
     for (let old = 0; old < oldCounts.length; old++) {
       const count = oldCounts[old] ?? 0;
       if (count === 0) continue;
@@ -56,6 +58,18 @@ export function createPersonTally(): PersonTally {
     }
   }
 
+  /** The place of a UUID, which is taken if it was free. */
+  function placeOf(uuid: string): number {
+    if (size * 2 >= capacity) grow();
+    read(uuid);
+    const place = find();
+    if (counts[place] === 0) {
+      keys.set(words, place * WORDS);
+      size++;
+    }
+    return place;
+  }
+
   return {
     get size() {
       return size;
@@ -63,14 +77,12 @@ export function createPersonTally(): PersonTally {
 
     add(uuid, times) {
       if (times <= 0) return;
-      if (size * 2 >= capacity) grow();
-      read(uuid);
-      const place = find();
-      if (counts[place] === 0) {
-        keys.set(words, place * WORDS);
-        size++;
-      }
-      counts[place] = Math.min((counts[place] ?? 0) + times, 0xffffffff);
+      const place = placeOf(uuid);
+      counts[place] = (counts[place] ?? 0) + times;
+    },
+
+    put(uuid, number) {
+      counts[placeOf(uuid)] = number;
     },
 
     times(uuid) {

@@ -123,5 +123,59 @@ export function describePerformerSource(
         new Map([[PERSON_A, positions.length]]),
       );
     });
+
+    const momentsOf = async (query: Partial<PerformersQuery> = {}) => {
+      const moments: [string, number][] = [];
+      const all = { projectId: 1, event: "bought", after: null, before: null, properties: null };
+      for await (const run of store.moments({ ...all, ...query })) {
+        for (const { personId, atMs } of run) moments.push([personId, atMs]);
+      }
+      return moments;
+    };
+    const atMinute = (minute: number) => new Date(Date.UTC(2026, 2, 1, 0, minute));
+
+    it("[ES-25] tells what was done one by one, in the order of time, within bounds", async () => {
+      await insert(
+        [
+          bought(1, PERSON_A, { timestamp: atMinute(9) }),
+          bought(2, PERSON_B, { timestamp: atMinute(3) }),
+          bought(3, PERSON_A, { timestamp: atMinute(5), properties: { price: 5 } }),
+          sampleRow(4, { event: "looked", timestamp: atMinute(4) }, PERSON_A),
+          bought(5, PERSON_C, { timestamp: atMinute(4), properties: { price: 5 } }),
+          bought(6, PERSON_C, { timestamp: atMinute(4), projectId: 2 }),
+        ],
+        [[PERSON_C, PERSON_B]],
+      );
+      const [third, fourth, fifth, ninth] = [3, 4, 5, 9].map((minute) =>
+        atMinute(minute).getTime(),
+      );
+      const all = [
+        [PERSON_B, third],
+        [PERSON_B, fourth],
+        [PERSON_A, fifth],
+        [PERSON_A, ninth],
+      ];
+      expect(await momentsOf()).toEqual(all);
+      expect(await momentsOf({ after: atMinute(3), before: atMinute(9) })).toEqual(all.slice(1, 3));
+      expect(await momentsOf({ properties: having("price", 5) })).toEqual(all.slice(1, 3));
+      expect(await momentsOf({ event: "nothing" })).toEqual([]);
+    });
+
+    it("[ES-25] tells many in order, also where most have one and the same time", async () => {
+      const count = 60_000;
+      const minuteOf = (n: number) => (n % 3 === 0 ? (n * 7_919) % 5_000 : 2_500);
+      for (let start = 0; start < count; start += 20_000) {
+        const rows = Array.from({ length: 20_000 }, (_, n) =>
+          bought(start + n + 1, n % 2 === 0 ? PERSON_A : PERSON_B, {
+            timestamp: atMinute(minuteOf(start + n)),
+          }),
+        );
+        await insert(rows);
+      }
+      const moments = await momentsOf();
+      expect(moments).toHaveLength(count);
+      const times = moments.map(([, atMs]) => atMs);
+      expect(times).toEqual(times.toSorted((a, b) => a - b));
+    }, 60_000);
   });
 }

@@ -18,7 +18,14 @@ export interface Performer {
   readonly times: number;
 }
 
-/** Tells who did something, and how often. */
+/** One doing of an event. */
+export interface Moment {
+  /** As in {@link Performer}. */
+  readonly personId: string;
+  readonly atMs: number;
+}
+
+/** Tells who did something, how often, and when. */
 export interface PerformerSource {
   /**
    * Goes through all events in runs of bounded size, with room for other queries between them. A
@@ -26,4 +33,10 @@ export interface PerformerSource {
    * takes too long.
    */
   performers(query: PerformersQuery): AsyncIterable<readonly Performer[]>;
+
+  /**
+   * Goes through the events one by one, from the earliest on, in runs of bounded size with room for
+   * other queries between them. Rejects as `performers` does.
+   */
+  moments(query: PerformersQuery): AsyncIterable<readonly Moment[]>;
 }

@@ -29,7 +29,7 @@ import { fillIndex } from "./fill-index.ts";
 import { countEvents, findEvents, projectsWithEvents, readEventsAfter } from "./find-events.ts";
 import { createFlagCalls } from "./flag-calls.ts";
 import { createTextTables } from "./long-texts.ts";
-import { findPerformers } from "./performers.ts";
+import { findMoments, findPerformers } from "./performers.ts";
 import { createPersonChangeTables, deleteEvents, moveEvents } from "./person-changes.ts";
 import { createMergeTables, saveMerges } from "./person-merges.ts";
 import {
@@ -297,6 +297,8 @@ export async function openDuckDbEvents(
     },
 
     performers: (query) => findPerformers(read, query),
+
+    moments: (query) => findMoments(read, query),
 
     ...createFlagCalls(read),
 

@@ -3,7 +3,7 @@ import type { DuckDBConnection, DuckDBValue } from "@duckdb/node-api";
 import { parseExactJson } from "@hedgerow/core/exact-json";
 import type { JsonObject } from "@hedgerow/core/json";
 import type { PropertyCondition } from "../../events/event-store.ts";
-import type { Performer, PerformersQuery } from "../../events/performers.ts";
+import type { Moment, Performer, PerformersQuery } from "../../events/performers.ts";
 import { createSlices } from "../../platform/slices.ts";
 import { timestampOf } from "./duckdb-values.ts";
 import { readLongTexts } from "./long-texts.ts";
@@ -12,6 +12,9 @@ import { readLongTexts } from "./long-texts.ts";
 const COUNTED_POSITIONS = 200_000;
 /** Positions of which properties are looked at by one query. */
 const SEARCHED_POSITIONS = 20_000;
+/** Doings told one by one that are read by one query, and of which properties are looked at. */
+const READ_MOMENTS = 50_000;
+const SEARCHED_MOMENTS = 20_000;
 /** Persons told at a time: whoever takes them in needs some milliseconds. */
 const RUN_PERSONS = 2_000;
 /** Texts held at a time. */
@@ -46,6 +49,126 @@ export async function* findPerformers(
       yield found.slice(at, at + RUN_PERSONS);
     }
   }
+}
+
+/**
+ * Doings from the earliest on: see `PerformerSource`. They are taken in stretches of time of about as
+ * many events each; whatever has one and the same time is in one stretch.
+ */
+export async function* findMoments(
+  read: Read,
+  query: PerformersQuery,
+): AsyncGenerator<readonly Moment[]> {
+  const { properties } = query;
+  const bounds = await read((connection) => readTimes(connection, query));
+  let after: number | null = null;
+  for (const upTo of bounds) {
+    const stretch: TimeStretch = { after, upTo };
+    const found: readonly Moment[] = await read((connection, timeUp) =>
+      properties
+        ? searchMoments(connection, query, { ...stretch, properties, timeUp })
+        : readMoments(connection, query, { ...stretch, timeUp }),
+    );
+    for (let at = 0; at < found.length; at += RUN_PERSONS) {
+      yield found.slice(at, at + RUN_PERSONS);
+    }
+    after = upTo;
+  }
+}
+
+/** Microseconds since the epoch, as events have them; `after` is exclusive. */
+interface TimeStretch {
+  readonly after: number | null;
+  readonly upTo: number;
+}
+
+/** Where the stretches of time end; none where there are no events. */
+async function readTimes(
+  connection: DuckDBConnection,
+  query: PerformersQuery,
+): Promise<readonly number[]> {
+  const values: DuckDBValue[] = [];
+  const from = `from events e where ${conditionsOf(query, values).join(" and ")}`;
+  const counted = await connection.runAndReadAll(
+    `select count(*)::double, max(epoch_us(e.timestamp))::double ${from}`,
+    values,
+  );
+  const [count, last] = counted.getRows()[0] as [number, number | null];
+  if (last === null) return [];
+  const stretches = Math.ceil(count / (query.properties ? SEARCHED_MOMENTS : READ_MOMENTS));
+  if (stretches === 1) return [last];
+  const parts = Array.from({ length: stretches - 1 }, (_, at) => (at + 1) / stretches);
+  const split = await connection.runAndReadAll(
+    `select unnest(approx_quantile(epoch_us(e.timestamp), [${parts.join()}]))::double ${from}`,
+    values,
+  );
+  // About where they should be: in order, each once, and the last where the last event is.
+  const ends = new Set((split.getRows() as [number][]).map(([end]) => Math.min(end, last)));
+  return [...ends.add(last)].sort((a, b) => a - b);
+}
+
+function timeConditions({ after, upTo }: TimeStretch): readonly string[] {
+  const conditions = [`e.timestamp <= make_timestamp(${upTo}::bigint)`];
+  if (after !== null) conditions.push(`e.timestamp > make_timestamp(${after}::bigint)`);
+  return conditions;
+}
+
+async function readMoments(
+  connection: DuckDBConnection,
+  query: PerformersQuery,
+  { timeUp, ...stretch }: TimeStretch & { readonly timeUp: () => void },
+): Promise<readonly Moment[]> {
+  const values: DuckDBValue[] = [];
+  const conditions = [...conditionsOf(query, values), ...timeConditions(stretch)];
+  const found: Moment[] = [];
+  const rows = readRows<readonly [string, number]>(
+    connection,
+    `select coalesce(m.into_id, e.person_id)::varchar, epoch_us(e.timestamp)::double
+      from events e ${MERGES} where ${conditions.join(" and ")}
+      order by e.timestamp, e.position`,
+    values,
+    timeUp,
+  );
+  for await (const some of rows) {
+    for (const [personId, atUs] of some) found.push({ personId, atMs: atUs / 1000 });
+  }
+  return found;
+}
+
+async function searchMoments(
+  connection: DuckDBConnection,
+  query: PerformersQuery,
+  {
+    properties,
+    timeUp,
+    ...stretch
+  }: TimeStretch & { readonly properties: PropertyCondition; readonly timeUp: () => void },
+): Promise<readonly Moment[]> {
+  const values: DuckDBValue[] = [];
+  const conditions = [
+    ...conditionsOf(query, values),
+    ...timeConditions(stretch),
+    ...nameConditions(properties, values),
+  ];
+  const candidates: (readonly [...candidate: Candidate, atUs: number])[] = [];
+  const rows = readRows<(typeof candidates)[number]>(
+    connection,
+    `select e.position::double, coalesce(m.into_id, e.person_id)::varchar, e.properties_length,
+        epoch_us(e.timestamp)::double
+      from events e ${MERGES} where ${conditions.join(" and ")}
+      order by e.timestamp, e.position`,
+    values,
+    timeUp,
+  );
+  for await (const some of rows) candidates.push(...some);
+  const found: Moment[] = [];
+  for await (const [, personId, , atUs] of matching(connection, candidates, {
+    properties,
+    timeUp,
+  })) {
+    found.push({ personId, atMs: atUs / 1000 });
+  }
+  return found;
 }
 
 interface Stretch {
@@ -115,12 +238,7 @@ async function searchStretch(
   }: Stretch & { readonly properties: PropertyCondition; readonly timeUp: () => void },
 ): Promise<readonly Performer[]> {
   const values: DuckDBValue[] = [];
-  const conditions = conditionsOf(query, values);
-  for (const name of properties.requiredNames) {
-    // Texts are written by JSON.stringify; long ones are kept elsewhere, and all looked at.
-    values.push(`${JSON.stringify(name)}:`);
-    conditions.push(`(e.properties is null or contains(e.properties, $${values.length}))`);
-  }
+  const conditions = [...conditionsOf(query, values), ...nameConditions(properties, values)];
   const candidates: Candidate[] = [];
   const rows = readRows<Candidate>(
     connection,
@@ -132,32 +250,54 @@ async function searchStretch(
   );
   for await (const some of rows) candidates.push(...some);
   const timesOf = new Map<string, number>();
+  for await (const [, personId] of matching(connection, candidates, { properties, timeUp })) {
+    timesOf.set(personId, (timesOf.get(personId) ?? 0) + 1);
+  }
+  return [...timesOf].map(([personId, times]) => ({ personId, times }));
+}
+
+/** Of texts that lack a name that is asked for nothing has to be read. */
+function nameConditions(properties: PropertyCondition, values: DuckDBValue[]): readonly string[] {
+  return properties.requiredNames.map((name) => {
+    // Texts are written by JSON.stringify; long ones are kept elsewhere, and all looked at.
+    values.push(`${JSON.stringify(name)}:`);
+    return `(e.properties is null or contains(e.properties, $${values.length}))`;
+  });
+}
+
+/** Those of some candidates whose properties match, in their order. */
+async function* matching<Some extends readonly [...candidate: Candidate, ...more: unknown[]]>(
+  connection: DuckDBConnection,
+  candidates: readonly Some[],
+  { properties, timeUp }: { readonly properties: PropertyCondition; readonly timeUp: () => void },
+): AsyncGenerator<Some> {
   const slices = createSlices();
   for (const run of runsOf(candidates)) {
     const texts = await readTexts(
       connection,
       run.map(([position]) => position),
     );
-    for (const [position, personId] of run) {
+    for (const candidate of run) {
       if (slices.isOver()) {
         await slices.next();
         timeUp();
       }
-      const text = texts.get(position);
+      const text = texts.get(candidate[0]);
       // What is gone was deleted a moment ago.
       if (text === undefined || !properties.matches(parseExactJson(text) as JsonObject)) continue;
-      timesOf.set(personId, (timesOf.get(personId) ?? 0) + 1);
+      yield candidate;
     }
   }
-  return [...timesOf].map(([personId, times]) => ({ personId, times }));
 }
 
 /** An event to look at: its person, and the length of its properties in UTF-16 units. */
 export type Candidate = readonly [position: number, personId: string, length: number];
 
 /** Candidates in runs of bounded size. */
-export function* runsOf(candidates: readonly Candidate[]) {
-  let run: Candidate[] = [];
+export function* runsOf<Some extends readonly [...candidate: Candidate, ...more: unknown[]]>(
+  candidates: readonly Some[],
+) {
+  let run: Some[] = [];
   let chars = 0;
   for (const candidate of candidates) {
     const length = candidate[2];
