@@ -168,8 +168,7 @@ export async function composeService(
 
 /** Receipts of refused events that a project keeps. */
 const MAX_REFUSALS = 100_000;
-/** How often cohorts of past behavior are calculated, and how long that waits for captured events. */
-const COHORT_MINUTES = 5;
+/** How long a calculation of cohorts waits for captured events. */
 const MAX_CATCHING_UP_MS = 5_000;
 
 async function compose(
@@ -339,7 +338,7 @@ async function compose(
     },
     clock: now,
     reportFault,
-    everyMinutes: COHORT_MINUTES,
+    everyMinutes: config.cohortMinutes,
   });
   opened.push(() => calculations.close());
 

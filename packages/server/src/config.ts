@@ -144,6 +144,15 @@ const Settings = Type.Object({
     maximum: 100,
     default: 0,
   }),
+  cohortMinutes: Type.Integer({
+    flag: "cohort-minutes",
+    env: "HEDGEROW_COHORT_MINUTES",
+    description: "minutes after which cohorts of past behavior are calculated again",
+    expects: "a whole number from 1 to 1440",
+    minimum: 1,
+    maximum: 1440,
+    default: 5,
+  }),
   logLevel: Type.Enum(["trace", "debug", "info", "warn", "error", "fatal", "silent"], {
     flag: "log-level",
     env: "LOG_LEVEL",
@@ -279,6 +288,7 @@ function decode(name: SettingName, text: string): unknown {
     case "duckdbMemoryMb":
     case "duckdbTempMb":
     case "countFlagRequests":
+    case "cohortMinutes":
       return /^\d{1,5}$/.test(text) ? Number(text) : text;
     case "trustedProxies":
       return text

@@ -58,6 +58,7 @@ const did = (...who: number[]): readonly Performer[] =>
 function start(
   reportFault: (error: unknown) => void = (error) => expect(error).toBeNull(),
   backtracking: BacktrackingPatterns = createBacktrackingRegex(),
+  everyMinutes = 5,
 ) {
   const store = createMembershipStore(database);
   const recording: MembershipStore = {
@@ -79,7 +80,7 @@ function start(
     caughtUp: async () => {},
     clock: () => now,
     reportFault,
-    everyMinutes: 5,
+    everyMinutes,
     pollMs: 5,
   });
   return running;
@@ -139,6 +140,20 @@ describe("calculations of cohorts", () => {
     await expect.poll(async () => (await cohort(id)).calculatedAt).toEqual(now);
     expect(written.length).toBe(3);
     expect(await revisions()).toEqual(before);
+  });
+
+  test("[CO-34] come again after so many minutes as are set, and not before", async () => {
+    doings.set("bought", did(0));
+    const id = await create("bought");
+    start(undefined, undefined, 30);
+    await settled(id);
+    const { calculatedAt } = await cohort(id);
+    now = new Date(now.getTime() + 29 * 60_000);
+    const asked = await createMembershipStore(database).due(now, 1);
+    expect(asked).toEqual([]);
+    expect((await cohort(id)).calculatedAt).toEqual(calculatedAt);
+    now = new Date(now.getTime() + 60_000);
+    await expect.poll(async () => (await cohort(id)).calculatedAt).toEqual(now);
   });
 
   test("[CO-22] that fail are counted and tried again later, keep the members, and hold up no other", async () => {
