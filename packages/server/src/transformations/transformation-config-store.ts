@@ -94,6 +94,9 @@ export interface TransformationConfigStore {
     },
   ): Promise<{ count: number; configs: readonly ConfigView[] }>;
 
+  /** Those of a transformation in every project, but for deleted ones, by id. */
+  configsOf(transformationId: number): Promise<readonly ConfigView[]>;
+
   attachment(projectId: number, configId: number, key: string): Promise<Attachment | undefined>;
 
   /**

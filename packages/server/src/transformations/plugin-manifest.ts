@@ -1,0 +1,84 @@
+import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
+import type { TransformationFiles } from "@hedgerow/core/transformations/transformation";
+import { Refusal } from "../http/errors.ts";
+import { parseStrictJson } from "../http/parse-json.ts";
+
+/** What a `plugin.json` says of its plugin (posthog-api 6.8); `undefined` for what it does not say. */
+export interface PluginManifest {
+  readonly name: string | undefined;
+  readonly description: string | undefined;
+  readonly icon: string | undefined;
+  /** A list of fields or an object of them by key. */
+  readonly configSchema: Json | undefined;
+  readonly publicJobs: JsonObject | undefined;
+}
+
+const MAX_NAME_CHARS = 200;
+
+/**
+ * Reads the `plugin.json` among some files; `undefined` where there is none. Throws a
+ * {@link Refusal} for one that cannot be used.
+ * @param attr the field that the files came in
+ */
+export function readManifest(
+  files: TransformationFiles,
+  attr: string | null,
+): PluginManifest | undefined {
+  const text = Object.hasOwn(files, "plugin.json") ? files["plugin.json"] : undefined;
+  if (text === undefined) return undefined;
+  const refuse = (detail: string) =>
+    new Refusal("invalid_input", `plugin.json: ${detail}`, { attr });
+  let manifest: Json;
+  try {
+    manifest = parseStrictJson(text.replace(/^\uFEFF/, ""));
+  } catch (error) {
+    throw refuse(`not valid JSON - ${error instanceof Error ? error.message : "unreadable"}`);
+  }
+  if (!isJsonObject(manifest)) throw refuse("expected an object.");
+  const textOf = (key: string, maxChars: number): string | undefined => {
+    const value = ownValue(manifest, key);
+    if (value === undefined || value === null) return undefined;
+    if (typeof value !== "string") throw refuse(`"${key}" is not a text.`);
+    if (value.length > maxChars) {
+      throw refuse(`"${key}" has more than ${maxChars} characters.`);
+    }
+    return value;
+  };
+  const configSchema = ownValue(manifest, "config") ?? undefined;
+  if (configSchema !== undefined) checkConfigSchema(configSchema, refuse);
+  if (ownValue(manifest, "stateless") === true && !isEmpty(configSchema)) {
+    throw new Refusal("invalid_input", "Stateless plugins cannot have a config!");
+  }
+  const jobs = ownValue(manifest, "publicJobs");
+  if (jobs !== undefined && jobs !== null && !isJsonObject(jobs)) {
+    throw refuse('"publicJobs" is not an object.');
+  }
+  return {
+    name: textOf("name", MAX_NAME_CHARS),
+    description: textOf("description", 10_000),
+    icon: textOf("icon", 800) ?? textOf("logo", 800),
+    configSchema,
+    publicJobs: jobs ?? undefined,
+  };
+}
+
+/**
+ * Refuses what cannot be a declaration of settings: neither a list of objects nor an object of them
+ * by key.
+ */
+export function checkConfigSchema(schema: Json, refuse: (detail: string) => Refusal): void {
+  const items = Array.isArray(schema)
+    ? (schema as readonly Json[])
+    : isJsonObject(schema)
+      ? Object.values(schema)
+      : undefined;
+  if (!items) throw refuse('"config" is neither a list nor an object.');
+  if (!items.every(isJsonObject)) throw refuse('"config" holds what is not an object.');
+}
+
+function isEmpty(schema: Json | undefined): boolean {
+  return (
+    schema === undefined ||
+    (Array.isArray(schema) ? schema : Object.keys(schema ?? {})).length === 0
+  );
+}

@@ -1,0 +1,689 @@
+import type { Json, JsonObject } from "@hedgerow/core/json";
+import {
+  type ConfigField,
+  configFieldsOf,
+  isRequired,
+  withDefaults,
+} from "@hedgerow/core/transformations/config-schema";
+import type {
+  Transformation,
+  TransformationFiles,
+} from "@hedgerow/core/transformations/transformation";
+import { createTwoFilesPatch } from "diff";
+import type { AccountStore } from "../accounts/account-store.ts";
+import { changesBetween } from "../activity/describe-change.ts";
+import { Refusal } from "../http/errors.ts";
+import type { CatalogueEntry } from "./catalogue.ts";
+import { compileSource, readSourceFiles } from "./compile-source.ts";
+import { catalogueTag, type FetchedPlugin, type FetchPlugin } from "./fetch-plugin.ts";
+import {
+  CATALOGUE_URL,
+  type PluginHosts,
+  type PluginLocation,
+  readPluginLocation,
+} from "./plugin-location.ts";
+import { type PluginManifest, readManifest } from "./plugin-manifest.ts";
+import type { Sandbox } from "./sandbox.ts";
+import type { TransformationConfigStore } from "./transformation-config-store.ts";
+import type {
+  CompiledVersion,
+  SourceDraft,
+  TransformationFields,
+  TransformationStore,
+  TransformationWrite,
+  VersionSummary,
+} from "./transformation-store.ts";
+
+/** What an organization may do with transformations, as PostHog counts it (posthog-api 1.4). */
+export const ACCESS_LEVELS = { none: 0, config: 3, install: 6, root: 9 } as const;
+
+export type AccessLevel = keyof typeof ACCESS_LEVELS;
+
+/** Fields that a caller may give. */
+export type TransformationChange = Partial<
+  Pick<
+    TransformationFields,
+    | "type"
+    | "name"
+    | "description"
+    | "icon"
+    | "configSchema"
+    | "tag"
+    | "isGlobal"
+    | "capabilities"
+    | "metrics"
+    | "publicJobs"
+  >
+>;
+
+/** What a caller says of a new transformation. */
+export interface TransformationRequest extends TransformationChange {
+  readonly url?: string | null;
+  /** Files of what is written here. */
+  readonly source?: TransformationFiles;
+}
+
+/** Files by name; `null` takes one away. */
+export type SourcePatch = Readonly<Record<string, string | null>>;
+
+export interface TransformationView {
+  readonly transformation: Transformation;
+  readonly organizationName: string;
+}
+
+/** A config that lacks settings which the current version requires. */
+export interface MissingSettings {
+  readonly configId: number;
+  readonly projectId: number;
+  readonly keys: readonly string[];
+}
+
+/** How a file differs between two versions. */
+export interface FileDifference {
+  readonly file: string;
+  readonly status: "added" | "removed" | "changed";
+  /** Unified; `null` where comparing would take too long. */
+  readonly patch: string | null;
+}
+
+/** Who asks: everything is seen and changed as a member of an organization. */
+export interface Asker {
+  readonly organizationId: string;
+  readonly userId: number;
+}
+
+/**
+ * Transformations as their organizations handle them. Those that an organization does not see are
+ * unknown ids to it (404); those of another one, which it sees, it cannot change (403).
+ */
+export interface Transformations {
+  list(
+    asker: Asker,
+    page: { readonly limit: number; readonly offset: number },
+  ): Promise<{ count: number; views: readonly TransformationView[] }>;
+  view(asker: Asker, id: number): Promise<TransformationView>;
+  /** Installs from an address, or takes up what is written here. */
+  create(asker: Asker, request: TransformationRequest): Promise<TransformationView>;
+  update(asker: Asker, id: number, change: TransformationChange): Promise<TransformationView>;
+  remove(asker: Asker, id: number): Promise<void>;
+  /** Files of the current version; none while there is no source. */
+  source(
+    asker: Asker,
+    id: number,
+  ): Promise<TransformationView & { readonly files: TransformationFiles }>;
+  /** Changes files, and fields besides; a source that stays as it is makes no version. */
+  updateSource(
+    asker: Asker,
+    id: number,
+    patch: SourcePatch,
+    change: TransformationChange,
+  ): Promise<TransformationView & { readonly files: TransformationFiles }>;
+  checkForUpdates(asker: Asker, id: number): Promise<TransformationView>;
+  /** Moves to the newest state of what was installed from elsewhere; configs stay. */
+  upgrade(
+    asker: Asker,
+    id: number,
+  ): Promise<TransformationView & { readonly missing: readonly MissingSettings[] }>;
+  unused(asker: Asker): Promise<readonly TransformationView[]>;
+  /** What comes with the service; `installed` where the organization has it already. */
+  repository(asker: Asker): Promise<
+    readonly {
+      readonly url: string;
+      readonly tag: string;
+      readonly manifest: PluginManifest;
+      readonly installed: TransformationView | null;
+    }[]
+  >;
+  versions(
+    asker: Asker,
+    id: number,
+    page: { readonly limit: number; readonly offset: number },
+  ): Promise<{ count: number; versions: readonly VersionSummary[] }>;
+  version(asker: Asker, id: number, version: number): Promise<CompiledVersion>;
+  /** What changed from one version to another, file by file. */
+  difference(
+    asker: Asker,
+    id: number,
+    from: number,
+    to: number,
+  ): Promise<readonly FileDifference[]>;
+  /** Makes a version of the files of an earlier one. */
+  rollBack(
+    asker: Asker,
+    id: number,
+    version: number,
+  ): Promise<TransformationView & { readonly files: TransformationFiles }>;
+}
+
+/** Times that a change is prepared anew because somebody else's came first. */
+const MAX_ATTEMPTS = 5;
+const COMPARE_WITHIN_MS = 1_000;
+/** More are not looked at when somebody asks for all that an organization has. */
+const ALL = { limit: 1_000, offset: 0 };
+
+/** {@link Transformations} over their stores. */
+export function createTransformations({
+  store,
+  configs,
+  accounts,
+  sandbox,
+  fetchPlugin,
+  catalogue,
+  hosts,
+  accessLevel,
+  clock,
+}: {
+  store: TransformationStore;
+  configs: Pick<TransformationConfigStore, "configsOf">;
+  accounts: Pick<AccountStore, "organization" | "projectsOf">;
+  sandbox: Pick<Sandbox, "compile">;
+  fetchPlugin: FetchPlugin;
+  catalogue: () => Promise<readonly CatalogueEntry[]>;
+  hosts: PluginHosts;
+  accessLevel: AccessLevel;
+  clock: () => Date;
+}): Transformations {
+  const refuseBelow = (level: AccessLevel, detail: string): void => {
+    if (ACCESS_LEVELS[accessLevel] < ACCESS_LEVELS[level]) {
+      throw new Refusal("permission_denied", detail);
+    }
+  };
+  const mayRead = () => refuseBelow("config", INSUFFICIENT);
+
+  const viewOf = async (transformation: Transformation): Promise<TransformationView> => {
+    const organization = await accounts.organization(transformation.organizationId);
+    return { transformation, organizationName: organization?.name ?? "" };
+  };
+
+  const seen = async ({ organizationId }: Asker, id: number): Promise<Transformation> => {
+    mayRead();
+    const found = await store.transformation(organizationId, id);
+    if (!found) throw new Refusal("not_found", "Not found.");
+    return found;
+  };
+
+  /** One that the asker may change. */
+  const owned = async (asker: Asker, id: number, doing: string): Promise<Transformation> => {
+    const found = await seen(asker, id);
+    if (found.organizationId !== asker.organizationId) {
+      const { organizationName } = await viewOf(found);
+      throw new Refusal(
+        "permission_denied",
+        `This plugin installation is managed by another organization: ${organizationName}`,
+      );
+    }
+    refuseBelow("install", `Plugin ${doing} is not available for the current organization!`);
+    return found;
+  };
+
+  const mayBeGlobal = (change: TransformationChange): void => {
+    if (change.isGlobal === true) {
+      refuseBelow("root", "This organization can't manage global plugins!");
+    }
+  };
+
+  const write = (asker: Asker): TransformationWrite => ({
+    authorId: asker.userId,
+    now: clock(),
+    describe: describeTransformation,
+  });
+
+  const versionOf = async (id: number, version: number): Promise<CompiledVersion> => {
+    const found = await store.version(id, version);
+    if (!found) throw new Refusal("not_found", "Not found.");
+    return found;
+  };
+
+  const filesOf = async ({ id, version }: Transformation): Promise<TransformationFiles> =>
+    version === 0 ? {} : (await versionOf(id, version)).files;
+
+  /** A state of a source, compiled, and what it says of the transformation. */
+  const prepare = async (
+    files: TransformationFiles,
+    {
+      tag,
+      restoredFrom = null,
+      attr,
+    }: { tag: string | null; restoredFrom?: number | null; attr: string },
+  ): Promise<{
+    source: SourceDraft;
+    manifest: PluginManifest | undefined;
+    change: TransformationChange;
+  }> => {
+    const manifest = readManifest(files, attr);
+    const program = await compileSource(sandbox, files, attr);
+    return {
+      source: { files, program, tag, restoredFrom },
+      manifest,
+      change: {
+        ...fieldsOf(manifest),
+        capabilities: {
+          methods: program?.methods ?? [],
+          jobs: program?.jobs ?? [],
+          scheduled_tasks: program?.scheduledTasks ?? [],
+        },
+        metrics: program?.metrics ?? {},
+      },
+    };
+  };
+
+  /**
+   * Saves files that `plan` makes of the current ones, as a new version. Prepared anew when another
+   * version came meanwhile.
+   */
+  const saveFiles = async (
+    asker: Asker,
+    transformation: Transformation,
+    plan: (
+      files: TransformationFiles,
+      current: Transformation,
+    ) => {
+      files: TransformationFiles;
+      tag: string | null;
+      restoredFrom?: number;
+      isNew: boolean;
+    },
+    change: TransformationChange & Partial<TransformationFields>,
+  ): Promise<{ transformation: Transformation; files: TransformationFiles }> => {
+    let current = transformation;
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+      const before = await filesOf(current);
+      const { isNew, ...planned } = plan(before, current);
+      const prepared = isNew ? await prepare(planned.files, { ...planned, attr: "source" }) : null;
+      const saved = await store.update(
+        current.id,
+        () => ({ ...prepared?.change, ...change }),
+        prepared && { ...prepared.source, ifVersion: current.version },
+        write(asker),
+      );
+      if (saved === undefined) throw new Refusal("not_found", "Not found.");
+      if (saved !== "stale") return { transformation: saved, files: planned.files };
+      current = await seen(asker, current.id);
+    }
+    throw new Refusal("conflict", "The source is being changed by somebody else. Try again.");
+  };
+
+  const locate = (url: string): PluginLocation => {
+    const location = readPluginLocation(url, hosts);
+    if (location) return location;
+    throw new Refusal("invalid_input", "Must be a GitHub/GitLab repository or a npm package URL!");
+  };
+
+  const insert = async (
+    asker: Asker,
+    fields: TransformationFields,
+    source: SourceDraft | null,
+  ): Promise<TransformationView> => {
+    const saved = await store.create(asker.organizationId, fields, source, write(asker));
+    if (saved === "duplicate-url") throw alreadyInstalled(fields.url ?? "");
+    return viewOf(saved);
+  };
+
+  const fetched = async (plugin: FetchedPlugin) => {
+    const prepared = await prepare(plugin.files, { tag: plugin.tag, attr: "source" });
+    if (!prepared.manifest) {
+      throw new Refusal("invalid_input", "Could not find plugin.json in the plugin");
+    }
+    if (!prepared.source.program) {
+      throw new Refusal("invalid_input", "Could not find the code of the plugin", {
+        attr: "source",
+      });
+    }
+    return prepared;
+  };
+
+  const createFromUrl = async (
+    asker: Asker,
+    url: string,
+    { source: _, url: __, ...change }: TransformationRequest,
+  ): Promise<TransformationView> => {
+    const location = locate(url);
+    const plugin = await fetchPlugin.fetch(location);
+    const prepared = await fetched(plugin);
+    const fields: TransformationFields = {
+      ...NEW,
+      ...change,
+      ...prepared.change,
+      name: prepared.manifest?.name ?? nameOf(location),
+      type: plugin.type,
+      url: plugin.url,
+      tag: plugin.tag,
+      latestTag: plugin.tag,
+      latestTagCheckedAt: plugin.tag === null ? null : clock(),
+    };
+    return insert(asker, fields, prepared.source);
+  };
+
+  return {
+    async list(asker, page) {
+      mayRead();
+      const { count, transformations } = await store.list(asker.organizationId, page);
+      return { count, views: await Promise.all(transformations.map(viewOf)) };
+    },
+
+    view: async (asker, id) => viewOf(await seen(asker, id)),
+
+    async create(asker, request) {
+      refuseBelow("install", INSUFFICIENT);
+      mayBeGlobal(request);
+      const { url, source, ...change } = request;
+      if (request.type === "inline") {
+        throw new Refusal("invalid_choice", "Inline plugins come with the service.", {
+          attr: "plugin_type",
+        });
+      }
+      if (url && request.type !== "source") {
+        if (source !== undefined) {
+          throw new Refusal("invalid_input", "Give a url or a source, not both.", {
+            attr: "source",
+          });
+        }
+        return createFromUrl(asker, url, request);
+      }
+      const fields: TransformationFields = { ...NEW, ...change, type: request.type ?? "source" };
+      if (source === undefined || Object.keys(source).length === 0) {
+        return insert(asker, fields, null);
+      }
+      if (fields.type !== "source") {
+        throw new Refusal("invalid_input", 'Only plugins of the type "source" have files here.', {
+          attr: "source",
+        });
+      }
+      const prepared = await prepare(readSourceFiles(source), { tag: fields.tag, attr: "source" });
+      return insert(asker, { ...fields, ...prepared.change }, prepared.source);
+    },
+
+    async update(asker, id, change) {
+      const current = await owned(asker, id, "editing");
+      mayBeGlobal(change);
+      const saved = await store.update(current.id, () => change, null, write(asker));
+      if (saved === undefined || saved === "stale") throw new Refusal("not_found", "Not found.");
+      return viewOf(saved);
+    },
+
+    async remove(asker, id) {
+      await owned(asker, id, "uninstallation");
+      const removed = await store.remove(
+        id,
+        (current) => {
+          if (!current.isGlobal) return;
+          throw new Refusal(
+            "invalid_input",
+            "This plugin is marked as global! Make it local before uninstallation",
+          );
+        },
+        write(asker),
+      );
+      if (!removed) throw new Refusal("not_found", "Not found.");
+    },
+
+    async source(asker, id) {
+      const transformation = await seen(asker, id);
+      return { ...(await viewOf(transformation)), files: await filesOf(transformation) };
+    },
+
+    async updateSource(asker, id, patch, change) {
+      const current = await owned(asker, id, "source editing");
+      mayBeGlobal(change);
+      const { transformation, files } = await saveFiles(
+        asker,
+        current,
+        (before, { tag }) => {
+          const after = readSourceFiles(patched(before, patch));
+          return { files: after, tag, isNew: !isSameSource(before, after) };
+        },
+        change,
+      );
+      return { ...(await viewOf(transformation)), files };
+    },
+
+    async checkForUpdates(asker, id) {
+      const current = await owned(asker, id, "update checking");
+      const location = current.url === null ? undefined : readPluginLocation(current.url, hosts);
+      if (!location || location.kind === "folder") return viewOf(current);
+      const latestTag = await fetchPlugin.latestTag(location);
+      const saved = await store.update(
+        id,
+        () => ({ latestTag, latestTagCheckedAt: clock() }),
+        null,
+        write(asker),
+      );
+      if (saved === undefined || saved === "stale") throw new Refusal("not_found", "Not found.");
+      return viewOf(saved);
+    },
+
+    async upgrade(asker, id) {
+      const current = await owned(asker, id, "upgrading");
+      const location = current.url === null ? undefined : readPluginLocation(current.url, hosts);
+      if (!location) return { ...(await viewOf(current)), missing: [] };
+      const plugin = await fetchPlugin.fetch(location);
+      const { manifest } = await fetched(plugin);
+      const { transformation } = await saveFiles(
+        asker,
+        current,
+        (before) => ({
+          files: plugin.files,
+          tag: plugin.tag,
+          isNew: !isSameSource(before, plugin.files),
+        }),
+        {
+          ...(manifest?.name !== undefined && { name: manifest.name }),
+          tag: plugin.tag,
+          latestTag: plugin.tag,
+          latestTagCheckedAt: clock(),
+        },
+      );
+      const projects = await accounts.projectsOf(asker.organizationId);
+      const ownProjects = new Set(projects.map(({ id: projectId }) => projectId));
+      const missing = missingSettings(
+        configFieldsOf(transformation.configSchema),
+        await configs.configsOf(transformation.id),
+      ).filter(({ projectId }) => ownProjects.has(projectId));
+      return { ...(await viewOf(transformation)), missing };
+    },
+
+    async unused() {
+      mayRead();
+      return Promise.all((await store.unused()).map(viewOf));
+    },
+
+    async repository(asker) {
+      refuseBelow("install", INSUFFICIENT);
+      const { transformations } = await store.list(asker.organizationId, ALL);
+      const own = new Map(
+        transformations
+          .filter(({ organizationId }) => organizationId === asker.organizationId)
+          .map((one) => [one.url, one]),
+      );
+      return Promise.all(
+        (await catalogue()).map(async (entry) => {
+          const url = CATALOGUE_URL + entry.name;
+          const installed = own.get(url);
+          const manifest = readManifest(entry.files, null);
+          if (!manifest) throw new Error(`${entry.name} of the catalogue has no plugin.json`);
+          return {
+            url,
+            tag: catalogueTag(entry),
+            manifest,
+            installed: installed ? await viewOf(installed) : null,
+          };
+        }),
+      );
+    },
+
+    async versions(asker, id, page) {
+      const { id: known } = await seen(asker, id);
+      return store.versions(known, page);
+    },
+
+    async version(asker, id, version) {
+      const { id: known } = await seen(asker, id);
+      return versionOf(known, version);
+    },
+
+    async difference(asker, id, from, to) {
+      await seen(asker, id);
+      // Nothing at all is what comes before the first version.
+      const before = from === 0 ? {} : (await versionOf(id, from)).files;
+      const after = (await versionOf(id, to)).files;
+      return differences(before, after);
+    },
+
+    async rollBack(asker, id, version) {
+      const current = await owned(asker, id, "source editing");
+      const earlier = await versionOf(id, version);
+      const { transformation, files } = await saveFiles(
+        asker,
+        current,
+        (before) => ({
+          files: earlier.files,
+          tag: earlier.tag,
+          restoredFrom: version,
+          isNew: !isSameSource(before, earlier.files),
+        }),
+        { tag: earlier.tag },
+      );
+      return { ...(await viewOf(transformation)), files };
+    },
+  };
+}
+
+const INSUFFICIENT = "Your organization's plugin access level is insufficient.";
+
+const NEW: TransformationFields = {
+  type: "source",
+  name: "",
+  description: null,
+  url: null,
+  icon: null,
+  configSchema: {},
+  tag: null,
+  latestTag: null,
+  latestTagCheckedAt: null,
+  isGlobal: false,
+  capabilities: {},
+  metrics: {},
+  publicJobs: {},
+};
+
+function alreadyInstalled(url: string): Refusal {
+  return new Refusal(
+    "invalid_input",
+    `Plugin from URL "${url.split("?")[0] ?? ""}" already installed!`,
+  );
+}
+
+/** What the activity of an organization tells; looking for updates is no change. */
+function describeTransformation(before: Transformation | null, after: Transformation | null) {
+  const item = after ?? before;
+  if (!item) return null;
+  const changes =
+    before && after
+      ? changesBetween(before, after, [
+          "type",
+          "name",
+          "description",
+          "icon",
+          "configSchema",
+          "tag",
+          "isGlobal",
+          "capabilities",
+          "metrics",
+          "publicJobs",
+          "version",
+        ])
+      : [];
+  if (before && after && changes.length === 0) return null;
+  return {
+    scope: "Plugin" as const,
+    itemId: String(item.id),
+    itemVersion: item.version,
+    activity:
+      before === null
+        ? ("installed" as const)
+        : after === null
+          ? ("uninstalled" as const)
+          : ("updated" as const),
+    name: item.name,
+    changes,
+  };
+}
+
+/** What a `plugin.json` decides of its transformation. */
+function fieldsOf(manifest: PluginManifest | undefined): TransformationChange {
+  if (!manifest) return {};
+  const { name, description, icon, configSchema, publicJobs } = manifest;
+  return {
+    ...(name !== undefined && { name }),
+    ...(description !== undefined && { description }),
+    ...(icon !== undefined && { icon }),
+    ...(configSchema !== undefined && { configSchema }),
+    ...(publicJobs !== undefined && { publicJobs }),
+  };
+}
+
+function nameOf(location: PluginLocation): string {
+  switch (location.kind) {
+    case "github":
+      return location.repository;
+    case "gitlab":
+      return location.project.split("/").at(-1) ?? location.project;
+    case "npm":
+    case "catalogue":
+      return location.name;
+    case "archive":
+      return new URL(location.url).pathname.split("/").at(-1) ?? location.url;
+    case "folder":
+      return location.path.split("/").findLast((part) => part !== "") ?? location.path;
+  }
+}
+
+function patched(files: TransformationFiles, patch: SourcePatch): TransformationFiles {
+  const after = new Map<string, string>(Object.entries(files));
+  for (const [name, text] of Object.entries(patch)) {
+    if (text === null) after.delete(name);
+    else after.set(name, text);
+  }
+  return Object.fromEntries(after);
+}
+
+function isSameSource(a: TransformationFiles, b: TransformationFiles): boolean {
+  const [left, right] = [new Map(Object.entries(a)), new Map(Object.entries(b))];
+  return left.size === right.size && [...left].every(([name, text]) => right.get(name) === text);
+}
+
+function differences(
+  before: TransformationFiles,
+  after: TransformationFiles,
+): readonly FileDifference[] {
+  const [old, fresh] = [new Map(Object.entries(before)), new Map(Object.entries(after))];
+  const names = [...new Set([...old.keys(), ...fresh.keys()])].toSorted();
+  return names.flatMap((file) => {
+    const [from, to] = [old.get(file), fresh.get(file)];
+    if (from === to) return [];
+    const patch = createTwoFilesPatch(file, file, from ?? "", to ?? "", undefined, undefined, {
+      context: 3,
+      timeout: COMPARE_WITHIN_MS,
+    });
+    const status = from === undefined ? "added" : to === undefined ? "removed" : "changed";
+    return [{ file, status, patch: patch ?? null }];
+  });
+}
+
+function missingSettings(
+  fields: readonly ConfigField[],
+  configs: Awaited<ReturnType<TransformationConfigStore["configsOf"]>>,
+): readonly MissingSettings[] {
+  return configs.flatMap(({ config, attachments }) => {
+    const complete: JsonObject = withDefaults(config.config, fields);
+    const given = new Set(attachments.map(({ key }) => key));
+    const isThere = (key: string): boolean => {
+      const value: Json | undefined = Object.hasOwn(complete, key) ? complete[key] : undefined;
+      return given.has(key) || (value !== undefined && value !== null);
+    };
+    const keys = fields
+      .filter((field) => isRequired(field, complete) && !isThere(field.key))
+      .map(({ key }) => key);
+    return keys.length === 0 ? [] : [{ configId: config.id, projectId: config.projectId, keys }];
+  });
+}
