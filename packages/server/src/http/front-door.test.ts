@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { openDecideApi, TOKEN } from "../flags/decide-api.setup.ts";
 import { type App, createApp } from "./app.ts";
 import { Refusal } from "./errors.ts";
-import { postPlain, publicApi } from "./public-api.ts";
+import { postPlain, publicApi, takePlain } from "./public-api.ts";
 
 type Api = Awaited<ReturnType<typeof openDecideApi>>;
 
@@ -152,6 +152,18 @@ describe("requests that arrive together", () => {
         },
       });
     });
+    publicApi(app, (open) => {
+      takePlain(open, "/take", {
+        schema: {},
+        handler: ({ body }) => {
+          const endMs = performance.now() + 2;
+          while (performance.now() < endMs);
+          handled.push(String(body));
+          onHandled(String(body));
+          return "";
+        },
+      });
+    });
     url = await app.listen({ port: 0, host: "127.0.0.1" });
   });
   afterEach(() => app.close());
@@ -186,6 +198,29 @@ describe("requests that arrive together", () => {
     await eventually(() => handled.includes("wait"));
     release('"a"');
     expect((await received).match(/"[abc]"/g)).toEqual(['"a"', '"b"', '"c"']);
+  });
+
+  it("[PI-73] overtake the captures that wait", async () => {
+    const port = Number(new URL(url).port);
+    const asking = connect(port, "127.0.0.1");
+    await new Promise((resolve) => asking.once("connect", resolve));
+    const request = (path: string, body: string, end = "") =>
+      `POST ${path} HTTP/1.1\r\nHost: x\r\nContent-Length: ${body.length}\r\n${end}\r\n${body}`;
+    onHandled = (one) => {
+      if (one === "0") asking.write(request("/say", "ask"));
+    };
+    const captures = Array.from({ length: 100 }, (_, n) => request("/take", `${n}`));
+    await untilClosed(
+      port,
+      [...captures, request("/take", "last", "Connection: close\r\n")].join(""),
+    );
+    asking.destroy();
+    expect(handled.filter((one) => one !== "ask")).toEqual([
+      ...captures.map((_, n) => `${n}`),
+      "last",
+    ]);
+    expect(handled.indexOf("ask")).toBeGreaterThan(0);
+    expect(handled.indexOf("ask")).toBeLessThan(50);
   });
 
   it("[DC-16] are answered although the server closes, whether they wait or have just come", async () => {

@@ -29,6 +29,12 @@ export interface LentBytes {
 /** Answers a plain request; throws or rejects with a refusal or a fault. */
 export type PlainHandler = (request: PlainRequest) => PlainAnswer | Promise<PlainAnswer>;
 
+export interface PlainRoute {
+  readonly handler: PlainHandler;
+  /** Whether requests may wait for those of other routes: where much work hangs on each. */
+  readonly isPatient: boolean;
+}
+
 /**
  * Answers the hottest routes before the framework sees them (decision record 0011). It takes only
  * what it understands whole; everything else, and everything while the server closes, goes on to the
@@ -36,7 +42,7 @@ export type PlainHandler = (request: PlainRequest) => PlainAnswer | Promise<Plai
  */
 export interface FrontDoor {
   /** Takes `POST` requests on a path without parameters, and on the same path with a slash behind. */
-  add(path: string, handler: PlainHandler): void;
+  add(path: string, route: PlainRoute): void;
   /** Takes nothing from now on; what is answered from now on ends its connection. */
   shut(): void;
   /** Makes the framework's servers, with this door in front of its listener. */
@@ -58,7 +64,7 @@ export function createFrontDoor(options: {
   maxBodyBytes: number;
 }): FrontDoor {
   const { faults, maxBodyBytes } = options;
-  const handlers = new Map<string, PlainHandler>();
+  const routes = new Map<string, PlainRoute>();
   let isShut = false;
   const arrive = createTurns(faults, () => isShut);
 
@@ -69,9 +75,9 @@ export function createFrontDoor(options: {
     const known = seen.get(url);
     if (known !== undefined) return known;
     const queryAt = url.indexOf("?");
-    const handler = handlers.get(queryAt === -1 ? url : url.slice(0, queryAt));
+    const route = routes.get(queryAt === -1 ? url : url.slice(0, queryAt));
     const query = queryAt === -1 ? "" : url.slice(queryAt + 1);
-    const target = handler ? { handler, query: Object.freeze(parseQuery(query)) } : null;
+    const target = route ? { ...route, query: Object.freeze(parseQuery(query)) } : null;
     if (url.length > MAX_SEEN_CHARS) return target;
     if (seen.size >= MAX_SEEN) seen.clear();
     seen.set(url, target);
@@ -79,15 +85,15 @@ export function createFrontDoor(options: {
   }
 
   return {
-    add(path, handler) {
-      handlers.set(path, handler);
-      handlers.set(`${path}/`, handler);
+    add(path, route) {
+      routes.set(path, route);
+      routes.set(`${path}/`, route);
       seen.clear();
     },
 
     shut() {
       isShut = true;
-      handlers.clear();
+      routes.clear();
       seen.clear();
     },
 
@@ -110,8 +116,7 @@ const MAX_SEEN = 500;
 const MAX_SEEN_CHARS = 200;
 
 /** What an address stands for. */
-interface Target {
-  readonly handler: PlainHandler;
+interface Target extends PlainRoute {
   readonly query: Readonly<Record<string, unknown>>;
 }
 
@@ -141,38 +146,75 @@ interface Arrived {
 
 /** Longest that answers wait for others of their turn to be found as well. */
 const MAX_TURN_MS = 1;
+/**
+ * Time after which patient requests wait for the next turn of the event loop. What they promise is
+ * worked on between turns and takes about as long again.
+ */
+const MAX_PATIENT_MS = 0.5;
 
 /**
  * Answers requests in turns: those that arrive in one turn of the event loop are all worked out one
  * after the other, and then sent. The same work in a row runs from warm caches, which reading from
- * and writing to sockets in between would cool every time; that is half of its cost.
+ * and writing to sockets in between would cool every time; that is half of its cost. Patient ones come
+ * last, and only as many in a turn as take a moment: whoever arrives meanwhile overtakes the others.
  */
 function createTurns(faults: FaultLog, isLast: () => boolean): (arrived: Arrived) => void {
   let waiting: Arrived[] = [];
+  let patient: Arrived[] = [];
+  /** How many of the patient ones have had their turn already. */
+  let taken = 0;
+  let isTurnSet = false;
+
+  const answerTo = (arrived: Arrived) =>
+    answerOf(arrived.target.handler, new ArrivedRequest(arrived), faults);
+
+  function give(arrived: Arrived, answer: Answer | Promise<Answer>): void {
+    if (answer instanceof Promise) answer.then((one) => send(arrived, one, isLast()));
+    else send(arrived, answer, isLast());
+  }
 
   function respond(): void {
+    isTurnSet = false;
     const turn = waiting;
     waiting = [];
     const answers: (Answer | Promise<Answer>)[] = [];
     let sent = 0;
     let startedMs = performance.now();
     for (const [at, arrived] of turn.entries()) {
-      answers.push(answerOf(arrived.target.handler, new ArrivedRequest(arrived), faults));
+      answers.push(answerTo(arrived));
       const nowMs = performance.now();
       if (at < turn.length - 1 && nowMs - startedMs < MAX_TURN_MS) continue;
       for (; sent <= at; sent++) {
-        const arrived = turn[sent] as Arrived;
-        const answer = answers[sent] as Answer | Promise<Answer>;
-        if (answer instanceof Promise) answer.then((one) => send(arrived, one, isLast()));
-        else send(arrived, answer, isLast());
+        give(turn[sent] as Arrived, answers[sent] as Answer | Promise<Answer>);
       }
       startedMs = nowMs;
     }
+    respondToPatient();
+  }
+
+  function respondToPatient(): void {
+    const startedMs = performance.now();
+    while (taken < patient.length) {
+      const arrived = patient[taken++] as Arrived;
+      give(arrived, answerTo(arrived));
+      if (performance.now() - startedMs > MAX_PATIENT_MS) break;
+    }
+    if (taken < patient.length) setTurn();
+    else {
+      patient = [];
+      taken = 0;
+    }
+  }
+
+  function setTurn(): void {
+    if (isTurnSet) return;
+    isTurnSet = true;
+    setImmediate(respond);
   }
 
   return (arrived) => {
-    if (waiting.length === 0) setImmediate(respond);
-    waiting.push(arrived);
+    (arrived.target.isPatient ? patient : waiting).push(arrived);
+    setTurn();
   };
 }
 

@@ -43,13 +43,16 @@ interface PlainRoute {
  * door answers it, and the framework whatever the front door leaves alone.
  */
 export function postPlain(app: App, path: string, { schema, handler }: PlainRoute): void {
-  frontDoorOf(app).add(path, handler);
+  frontDoorOf(app).add(path, { handler, isPatient: false });
   app.post(path, { schema }, inFramework(handler));
 }
 
-/** The same, with `GET` beside it: the framework's alone, nobody asks it often. */
+/**
+ * The same for data that is taken in: it may wait for those who ask. With `GET` beside it: the
+ * framework's alone, nobody uses it often.
+ */
 export function takePlain(app: App, path: string, { schema, handler }: PlainRoute): void {
-  frontDoorOf(app).add(path, handler);
+  frontDoorOf(app).add(path, { handler, isPatient: true });
   app.route({ method: ["GET", "POST"], url: path, schema, handler: inFramework(handler) });
 }
 
