@@ -32,12 +32,16 @@ export interface FlagExplanation {
   readonly dependencies: readonly FlagExplanation[];
 }
 
-/** Where a value came from; `derived` is the result of another flag or of a cohort. */
+/**
+ * Where a value came from; `derived` is the result of another flag or of a cohort, `hidden` a stored
+ * value that the reader may not see.
+ */
 export type ValueSource =
   | "request"
   | "override"
   | "geo"
   | "stored"
+  | "hidden"
   | "derived"
   | "missing"
   | "unavailable";

@@ -5,6 +5,7 @@ import type {
   ConditionExplanation,
   FilterExplanation,
   FlagExplanation,
+  ValueSource,
 } from "./explain-flag.ts";
 
 /** Longest text of one value. */
@@ -24,7 +25,7 @@ export function explainInWords(explanation: FlagExplanation, distinctId: string)
     sentences.push(
       property === null
         ? "Its early-access condition decides before all others."
-        : `The enrolment property ${property} is ${show(explanation.enrollment.value)} (${explanation.enrollment.source}) and decides before all conditions.`,
+        : `The enrolment property ${property} decides before all conditions: ${seenText(explanation.enrollment.value, explanation.enrollment.source)}.`,
     );
   } else if (explanation.holdout !== null) {
     const { isInside } = explanation.holdout;
@@ -78,8 +79,13 @@ function conditionText(condition: ConditionExplanation): string {
 
 function filterText({ kind, key, operator, expected, value, source }: FilterExplanation): string {
   const subject = kind === "cohort" ? "cohort" : kind === "flag" ? `flag ${key}` : key;
-  const seen = source === "missing" ? "there was no value" : `saw ${show(value)} (${source})`;
+  const seen = seenText(value, source);
   return `${subject} ${operator} ${show(expected)}, ${seen}`;
+}
+
+function seenText(value: Json, source: ValueSource): string {
+  if (source === "missing") return "there was no value";
+  return source === "hidden" ? "saw a stored value" : `saw ${show(value)} (${source})`;
 }
 
 function boundText({ percentage, hash, bound, isInside }: BoundExplanation): string {

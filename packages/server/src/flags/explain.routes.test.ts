@@ -20,6 +20,84 @@ const create = async (body: object) => {
 };
 
 describe("explaining a flag over HTTP", () => {
+  test("[EX-7] what is stored is told only to keys that may read persons and groups", async () => {
+    const { id: personId } = await api.newPerson(projectId, ["secretive"]);
+    await api.database.writes
+      .updateTable("persons")
+      .set({ properties: JSON.stringify({ plan: "a secret", "$feature_enrollment/outer": true }) })
+      .where("id", "=", personId)
+      .execute();
+    await api.database.writes
+      .insertInto("flag_hash_key_overrides")
+      .values({
+        person_id: personId,
+        flag_key: "inner",
+        hash_key: "a secret",
+      })
+      .execute();
+    const plan = { key: "plan", type: "person", operator: "icontains", value: "secret" };
+    const groups = [{ properties: [plan], rollout_percentage: 50 }];
+    const inner = await create({
+      key: "inner",
+      ensure_experience_continuity: true,
+      filters: {
+        groups,
+        multivariate: {
+          variants: [
+            { key: "a", rollout_percentage: 40 },
+            { key: "b", rollout_percentage: 60 },
+          ],
+        },
+      },
+    });
+    const outer = await create({
+      key: "outer",
+      filters: {
+        groups: [
+          {
+            properties: [
+              { key: String(inner.id), type: "flag", operator: "flag_evaluates_to", value: true },
+            ],
+          },
+        ],
+        feature_enrollment: true,
+      },
+    });
+    const ask = async (id: number, more: object = {}) =>
+      (await api.send("POST", `${path}/${id}/explain`, { distinct_id: "secretive", ...more })).body;
+    const open = [await ask(inner.id), await ask(outer.id)];
+    expect(JSON.stringify(open)).toContain("a secret");
+    expect(open[0].conditions[0]).toMatchObject({
+      filters: [{ value: "a secret", source: "stored" }],
+      rollout: { identifier: "a secret" },
+    });
+    api.granted.scopes = ["feature_flag:read", "feature_flag:write"];
+    try {
+      const shut = [await ask(inner.id), await ask(outer.id)];
+      expect(JSON.stringify(shut)).not.toContain("a secret");
+      expect(shut.map(({ value }) => value)).toEqual(open.map(({ value }) => value));
+      expect(shut[0].conditions[0]).toMatchObject({
+        outcome: open[0].conditions[0].outcome,
+        filters: [{ value: null, source: "hidden", outcome: "match" }],
+        rollout: { identifier: null },
+      });
+      expect(shut[0].explanation).toContain('plan icontains "secret", saw a stored value');
+      expect(shut[1]).toMatchObject({
+        enrollment: { value: null, source: "hidden", decides: true },
+        dependencies: [{ conditions: [{ filters: [{ source: "hidden" }] }] }],
+        explanation: expect.stringContaining("decides before all conditions: saw a stored value"),
+      });
+      // What the caller sends is told as it was sent.
+      const sent = await ask(inner.id, { person_properties: { plan: "my secret" } });
+      expect(sent.conditions[0].filters[0]).toMatchObject({
+        value: "my secret",
+        source: "override",
+      });
+    } finally {
+      api.granted.scopes = ["*"];
+    }
+  });
+
   test("[EX-5] GET explains as things are stored, POST with overrides, both in words too", async () => {
     const filter = (key: string, value: string) => ({
       key,

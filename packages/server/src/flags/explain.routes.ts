@@ -1,7 +1,7 @@
 import type { FastifyRequest } from "fastify";
 import { Type } from "typebox";
 import type { App } from "../http/app.ts";
-import { access, callerOf, projectOf } from "../http/management-api.ts";
+import { access, callerOf, mayRead, projectOf } from "../http/management-api.ts";
 import type { CompiledFlags } from "./compiled-flags.ts";
 import {
   BulkKeys,
@@ -41,7 +41,10 @@ export function explainRoutes(
 ): void {
   const answer = async (request: FastifyRequest, person: ExplainedPerson) => {
     const { id } = request.params as { id: string };
-    const told = await explain(projectOf(request).id, id, person);
+    const told = await explain(projectOf(request).id, id, person, {
+      persons: mayRead(request, "person:read"),
+      groups: mayRead(request, "group:read"),
+    });
     return { ...wireExplanation(told.explanation), explanation: told.inWords };
   };
   app.get(

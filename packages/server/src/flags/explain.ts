@@ -3,6 +3,7 @@ import type { EvaluationRequest, StoredFacts } from "@hedgerow/core/flags/evalua
 import { explainFlag, type FlagExplanation } from "@hedgerow/core/flags/explain-flag";
 import { explainInWords } from "@hedgerow/core/flags/explain-text";
 import type { FlagEvaluation } from "@hedgerow/core/flags/flag";
+import { hideStoredValues } from "@hedgerow/core/flags/hide-stored-values";
 import type { JsonObject } from "@hedgerow/core/json";
 import type { PendingPersons } from "../events/pending-persons.ts";
 import { Refusal } from "../http/errors.ts";
@@ -31,6 +32,8 @@ export type Explain = (
   projectId: number,
   idOrKey: string,
   person: ExplainedPerson,
+  /** What the reader of the explanation may see of what is stored. */
+  may: { readonly persons: boolean; readonly groups: boolean },
 ) => Promise<{ explanation: FlagExplanation; inWords: string }>;
 
 /**
@@ -90,14 +93,15 @@ export function createExplain({
   };
 
   return {
-    async explain(projectId, idOrKey, person) {
+    async explain(projectId, idOrKey, person, may) {
       const { flagSet, definitions } = await compiledFlags.get(projectId);
       const definition =
         definitions.flags.find(({ id }) => String(id) === idOrKey) ??
         definitions.flags.find(({ key }) => key === idOrKey);
       if (!definition) throw new Refusal("not_found", "Not found.");
       const request = await requestOf(projectId, person);
-      const explanation = explainFlag(definition, { set: flagSet, definitions, request });
+      const explained = explainFlag(definition, { set: flagSet, definitions, request });
+      const explanation = hideStoredValues(explained, { ...may, identifiers: sentIds(person) });
       return { explanation, inWords: explainInWords(explanation, person.distinctId) };
     },
 
@@ -112,4 +116,13 @@ export function createExplain({
       return new Map(evaluations.map((evaluation) => [evaluation.flag.key, evaluation]));
     },
   };
+}
+
+function sentIds({
+  distinctId,
+  deviceId,
+  anonDistinctId,
+  groups,
+}: ExplainedPerson): ReadonlySet<string> {
+  return new Set([distinctId, deviceId ?? "", anonDistinctId ?? "", ...Object.values(groups)]);
 }

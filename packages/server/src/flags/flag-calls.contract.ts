@@ -3,6 +3,8 @@ import { PERSON_A, PERSON_B, PERSON_C, sampleRow } from "../events/event-store.c
 import type { EventRow, EventStore } from "../events/event-store.ts";
 import type { FlagCalls } from "./flag-calls.ts";
 
+const PERSON_D = "dddddddd-0000-5000-8000-000000000000";
+
 /** What every {@link FlagCalls} must do; it reads what the store it comes with is given. */
 export function describeFlagCalls(
   title: string,
@@ -99,13 +101,16 @@ export function describeFlagCalls(
         call("b", { person: PERSON_A }),
         call("a", { person: PERSON_B }),
         call("a", { person: PERSON_C }),
+        call("a", { person: PERSON_D, session: "s" }),
+        call("b", { person: PERSON_D, session: "s" }),
+        call("c", { person: PERSON_D, session: "t" }),
         call(true, { flag: "steady" }),
         call(true, { flag: "steady" }),
       ]);
       const query = { ...within, limit: 10 };
       expect(await store.drift(query)).toEqual([
-        { flagKey: "a-flag", persons: 3, drifting: 1 },
-        { flagKey: "steady", persons: 1, drifting: 0 },
+        { flagKey: "a-flag", persons: 4, drifting: 2, driftingInSession: 1 },
+        { flagKey: "steady", persons: 1, drifting: 0, driftingInSession: 0 },
       ]);
       position += 1;
       const rows = [call("b", { person: PERSON_C })];
@@ -117,7 +122,7 @@ export function describeFlagCalls(
         end: position,
       });
       expect(await store.drift({ ...query, flagKey: "a-flag" })).toEqual([
-        { flagKey: "a-flag", persons: 2, drifting: 2 },
+        { flagKey: "a-flag", persons: 3, drifting: 3, driftingInSession: 1 },
       ]);
     });
 

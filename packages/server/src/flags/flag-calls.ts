@@ -23,6 +23,8 @@ export interface FlagDrift {
   readonly flagKey: string;
   readonly persons: number;
   readonly drifting: number;
+  /** Those among the drifting who got different answers within one session. */
+  readonly driftingInSession: number;
 }
 
 /** Calls in a row with the same answer, under the same id and in the same session. */

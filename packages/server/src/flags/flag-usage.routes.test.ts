@@ -82,9 +82,63 @@ describe("how flags are used", () => {
       { value: "b", distinct_id: "ann", session_id: "s", calls: 1 },
       { value: "a", distinct_id: "ann", session_id: "s", calls: 1 },
     ]);
-    expect((await ask("GET", `${FLAGS}/drift?days=1`)).body.results).toEqual([
+    expect((await ask("GET", `${FLAGS}/drift?days=1`)).body.results).toMatchObject([
       { key: "used", persons: 2, drifting: 1 },
     ]);
+  });
+
+  test("[FU-4] drift within one session is told apart, and above a threshold it is an alert", async () => {
+    await capture([
+      called(11, "cy", "a"),
+      {
+        ...called(12, "cy", "b"),
+        properties: { $feature_flag: "used", $feature_flag_response: "b", $session_id: "t" },
+      },
+      called(13, "dee", "a"),
+    ]);
+    const drift = {
+      key: "used",
+      persons: 4,
+      drifting: 2,
+      drifting_in_session: 1,
+      drifting_percentage: 50,
+    };
+    for (const [query, threshold, alert] of [
+      ["", 5, true],
+      ["?threshold=49.9", 49.9, true],
+      ["?threshold=50", 50, false],
+      ["?threshold=100", 100, false],
+    ] as const) {
+      const one = await ask("GET", `${FLAGS}/${id}/drift${query}`);
+      expect(one.body).toMatchObject({ ...drift, threshold, alert });
+      const { body } = await ask("GET", `${FLAGS}/drift${query}`);
+      expect(body).toMatchObject({ threshold, results: [{ ...drift, alert }] });
+    }
+  });
+
+  test.each(["-1", "100.1", "x", "1e1", "5,5"])(
+    "[FU-4] refuses %s as a threshold",
+    async (threshold) => {
+      for (const path of [`${id}/drift`, "drift"]) {
+        expect(await ask("GET", `${FLAGS}/${path}?threshold=${threshold}`)).toMatchObject({
+          status: 400,
+          body: { attr: "threshold" },
+        });
+      }
+    },
+  );
+
+  test("[FU-5] what single persons got is not shown to keys that may not read persons", async () => {
+    const { body: made } = await ask("POST", "/api/personal_api_keys", {
+      label: "flags only",
+      scopes: ["feature_flag:read"],
+    });
+    const response = await service.app.inject({
+      method: "GET",
+      url: `${FLAGS}/${id}/drift`,
+      headers: { authorization: `Bearer ${made.value}` },
+    });
+    expect(response.json()).toMatchObject({ persons: 4, drifting: 2, journeys: [] });
   });
 
   test("[FM-29] the last call is on the flag once the service is closed, whatever is sent again", async () => {

@@ -2,12 +2,14 @@ import type { FastifyRequest } from "fastify";
 import { QueryTooLong } from "../events/event-store.ts";
 import type { App } from "../http/app.ts";
 import { Refusal } from "../http/errors.ts";
-import { access, projectOf } from "../http/management-api.ts";
+import { access, mayRead, projectOf } from "../http/management-api.ts";
 import { pathIdOf } from "../http/path-id.ts";
 import type { DecisionCounts } from "./decision-counts.ts";
 import type { FlagCalls } from "./flag-calls.ts";
 import {
   DriftOfFlags,
+  DriftParameters,
+  driftThresholdOf,
   FlagDriftAnswer,
   FlagUsage,
   UsageParameters,
@@ -89,17 +91,21 @@ export function flagUsageRoutes(
       schema: {
         tags,
         summary: "Count persons who got different answers of a flag, and show what they got",
-        querystring: UsageParameters,
+        querystring: DriftParameters,
         response: { 200: FlagDriftAnswer },
       },
     },
     async (request) => {
       const { period, query } = queryOf(request);
+      const threshold = driftThresholdOf(request.query);
       const { key } = await flags.flag(query.projectId, pathIdOf(request));
       const ofFlag = { ...query, flagKey: key };
       const counts = await ask(() => flagCalls.drift({ ...ofFlag, limit: 1 }));
-      const journeys = await ask(() => flagCalls.journeys({ ...ofFlag, limit: MAX_JOURNEYS }));
-      return wireDrift(key, counts, { journeys, period });
+      // What single persons got is theirs: the counts are the flag's.
+      const journeys = mayRead(request, "person:read")
+        ? await ask(() => flagCalls.journeys({ ...ofFlag, limit: MAX_JOURNEYS }))
+        : [];
+      return wireDrift(key, counts, { journeys, period, threshold });
     },
   );
 
@@ -110,14 +116,15 @@ export function flagUsageRoutes(
       schema: {
         tags,
         summary: "Count persons who got different answers, flag by flag, most first",
-        querystring: UsageParameters,
+        querystring: DriftParameters,
         response: { 200: DriftOfFlags },
       },
     },
     async (request) => {
       const { period, query } = queryOf(request);
+      const threshold = driftThresholdOf(request.query);
       const found = await ask(() => flagCalls.drift({ ...query, limit: MAX_FLAGS }));
-      return wireDriftOfFlags(found, period);
+      return wireDriftOfFlags(found, period, threshold);
     },
   );
 }

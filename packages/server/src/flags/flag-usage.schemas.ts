@@ -15,6 +15,26 @@ export const UsageParameters = Type.Object({
   ),
 });
 
+export const DriftParameters = Type.Object({
+  ...UsageParameters.properties,
+  threshold: Type.Optional(
+    Type.String({
+      description:
+        "Percentage of a flag's persons above which drifting ones are an alert; 5 unless given.",
+    }),
+  ),
+});
+
+/** Reads the threshold of alerts, a percentage; throws a refusal that names the parameter. */
+export function driftThresholdOf(query: unknown): number {
+  const text = queryText(query, "threshold") || "5";
+  const threshold = /^\d{1,3}(\.\d{1,6})?$/.test(text) ? Number(text) : Number.NaN;
+  if (threshold <= 100) return threshold;
+  throw new Refusal("invalid_input", "Expected a percentage from 0 to 100.", {
+    attr: "threshold",
+  });
+}
+
 /** From the beginning of the first day to now, calls of clocks that are ahead included. */
 export interface UsagePeriod {
   readonly from: Date;
@@ -95,11 +115,18 @@ const driftCounts = {
   key: Type.String(),
   persons: Type.Integer({ description: "Persons who called the flag." }),
   drifting: Type.Integer({ description: "Those among them who got different answers." }),
+  drifting_in_session: Type.Integer({
+    description: "Those among the drifting who got different answers within one session.",
+  }),
+  drifting_percentage: Type.Number(),
+  alert: Type.Boolean({ description: "Whether the percentage is above the threshold." }),
 };
+const threshold = Type.Number({ description: "Percentage above which there is an alert." });
 
 /** How many persons got different answers, flag by flag. */
 export const DriftOfFlags = Type.Object({
   ...period,
+  threshold,
   results: Type.Array(Type.Object(driftCounts)),
 });
 
@@ -107,11 +134,28 @@ export const DriftOfFlags = Type.Object({
 export function wireDriftOfFlags(
   found: readonly FlagDrift[],
   { from, to }: UsagePeriod,
+  threshold: number,
 ): Static<typeof DriftOfFlags> {
   return {
     from: wireInstant(from),
     to: wireInstant(to),
-    results: found.map(({ flagKey, persons, drifting }) => ({ key: flagKey, persons, drifting })),
+    threshold,
+    results: found.map((drift) => wireCounts(drift, threshold)),
+  };
+}
+
+function wireCounts(
+  { flagKey, persons, drifting, driftingInSession }: FlagDrift,
+  threshold: number,
+) {
+  const percentage = persons === 0 ? 0 : (drifting / persons) * 100;
+  return {
+    key: flagKey,
+    persons,
+    drifting,
+    drifting_in_session: driftingInSession,
+    drifting_percentage: percentage,
+    alert: percentage > threshold,
   };
 }
 
@@ -120,6 +164,7 @@ export const FlagDriftAnswer = Type.Object(
   {
     ...driftCounts,
     ...period,
+    threshold,
     journeys: Type.Array(
       Type.Object({
         person_id: Type.String({ description: "UUID." }),
@@ -134,6 +179,7 @@ export const FlagDriftAnswer = Type.Object(
           }),
         ),
       }),
+      { description: "None for keys that may not read persons (`person:read`)." },
     ),
   },
   { title: "FlagDrift" },
@@ -143,14 +189,18 @@ export const FlagDriftAnswer = Type.Object(
 export function wireDrift(
   key: string,
   [counts]: readonly FlagDrift[],
-  { journeys, period }: { journeys: readonly Journey[]; period: UsagePeriod },
+  {
+    journeys,
+    period,
+    threshold,
+  }: { journeys: readonly Journey[]; period: UsagePeriod; threshold: number },
 ): Static<typeof FlagDriftAnswer> {
+  const none = { flagKey: key, persons: 0, drifting: 0, driftingInSession: 0 };
   return {
-    key,
-    persons: counts?.persons ?? 0,
-    drifting: counts?.drifting ?? 0,
+    ...wireCounts(counts ?? none, threshold),
     from: wireInstant(period.from),
     to: wireInstant(period.to),
+    threshold,
     journeys: journeys.map(({ personId, steps }) => ({
       person_id: personId,
       steps: steps.map((step) => ({

@@ -65,6 +65,7 @@ export async function openFlagsApi(reachOptions: { readonly maxCountMs?: number 
   const { newProject, newUser, newPerson } = await projectsAndUsers(database);
   const user = await required(accounts, await newUser());
   const clock = { now: new Date("2026-03-01T10:00:00.123Z") };
+  const granted: { scopes: readonly string[] } = { scopes: ["*"] };
   const throwFault = (error: unknown) => {
     throw error;
   };
@@ -141,7 +142,7 @@ export async function openFlagsApi(reachOptions: { readonly maxCountMs?: number 
     app,
     async (request) => ({
       user,
-      key: { id: "k", userId: user.id, label: "", maskValue: "", scopes: ["*"] } as never,
+      key: { id: "k", userId: user.id, label: "", maskValue: "", scopes: granted.scopes } as never,
       memberships: [],
       project: (request.params as { organization_id?: string }).organization_id
         ? null
@@ -246,6 +247,7 @@ export async function openFlagsApi(reachOptions: { readonly maxCountMs?: number 
   return {
     send,
     clock,
+    granted,
     user,
     database,
     accounts,

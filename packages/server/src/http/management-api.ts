@@ -1,6 +1,6 @@
 import type { FastifyRequest } from "fastify";
 import type { Membership, PersonalKey, Project, User } from "../accounts/account-store.ts";
-import type { Scope } from "../accounts/scopes.ts";
+import { grants, type Scope } from "../accounts/scopes.ts";
 import { type App, allowOf, MAX_BODY_BYTES, withMethodsChecked } from "./app.ts";
 import { bearerOf } from "./credentials.ts";
 import { Refusal } from "./errors.ts";
@@ -53,6 +53,11 @@ export function callerOf(request: FastifyRequest): Caller {
   const caller = callers.get(request);
   if (!caller) throw new Error("the route is not part of the management API");
   return caller;
+}
+
+/** Whether the caller's key may read something beside what the route asks for. */
+export function mayRead(request: FastifyRequest, scope: Scope): boolean {
+  return grants(callerOf(request).key.scopes, scope);
 }
 
 /** The project a project-nested management request is about. */

@@ -42,18 +42,28 @@ export function createFlagCalls(read: Read): FlagCalls {
       read(async (connection) => {
         const { conditions, values } = conditionsOf(query);
         const result = await connection.runAndReadAll(
-          `select flag, count(*)::double,
-              count(*) filter (answers > 1)::double as drifting
-            from (
-              select e.feature_flag as flag, ${PERSON} as person,
-                  count(distinct coalesce(e.feature_flag_response, '')) as answers
-                from ${CALLS} where ${conditions} group by flag, person)
-            group by flag order by drifting desc, flag limit ${limit}`,
+          `with got as (
+              select distinct e.feature_flag as flag, ${PERSON} as person, e.session_id as session,
+                  coalesce(e.feature_flag_response, '') as answer
+                from ${CALLS} where ${conditions}),
+            persons as (
+              select flag, person, count(distinct answer) as answers from got group by flag, person),
+            within_session as (
+              select distinct flag, person from (
+                select flag, person from got where session is not null
+                  group by flag, person, session having count(distinct answer) > 1))
+            select p.flag, count(*)::double, count(*) filter (p.answers > 1)::double as drifting,
+                count(w.person)::double
+              from persons p left join within_session w on w.flag = p.flag and w.person = p.person
+              group by p.flag order by drifting desc, p.flag limit ${limit}`,
           values,
         );
         return result
           .getRows()
-          .map(([flagKey, persons, drifting]) => ({ flagKey, persons, drifting }) as FlagDrift);
+          .map(
+            ([flagKey, persons, drifting, driftingInSession]) =>
+              ({ flagKey, persons, drifting, driftingInSession }) as FlagDrift,
+          );
       }),
 
     journeys: ({ limit, ...query }) =>
