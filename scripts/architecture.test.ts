@@ -34,7 +34,7 @@ const MAY_IMPORT: Readonly<Record<Room, readonly Room[]>> = {
 const CORE_PACKAGES = ["re2js"];
 
 const PORTS =
-  /\/(account-store|activity-log|flag-store|audience|decision-counts|flag-calls|cohort-store|experiment-store|experiment-part-store|experiment-measures|frozen-answers|membership-store|event-definition-store|property-definition-store|sighting-store|person-store|person-records|group-records|ingestion-warning-store|refusal-store|event-log|event-store|performers|transformation-store|transformation-config-store|geo-ip|scopes|person-uuid|sandbox|archive-reader)\.ts$/;
+  /\/(account-store|activity-log|flag-store|audience|decision-counts|flag-calls|cohort-store|experiment-store|experiment-part-store|experiment-measures|frozen-answers|membership-store|event-definition-store|property-definition-store|sighting-store|person-store|person-records|group-records|ingestion-warning-store|refusal-store|event-log|event-store|performers|transformation-store|transformation-config-store|transformation-records|geo-ip|scopes|person-uuid|sandbox|archive-reader)\.ts$/;
 
 function roomOf(path: string): Room {
   if (path.startsWith(CORE)) return "core";

@@ -1,4 +1,5 @@
 import type { Json } from "@hedgerow/core/json";
+import type { DurationCounts } from "@hedgerow/core/transformations/durations";
 
 /** Whose record it is. */
 export interface ConfigRef {
@@ -16,12 +17,6 @@ export interface EventCounts {
   readonly dropped: number;
   readonly failed: number;
 }
-
-/**
- * How often calls took how long, by bucket: see `core/transformations/durations.ts`. Sums of two are
- * the durations of both.
- */
-export type DurationCounts = Readonly<Record<string, number>>;
 
 /** A number that a transformation counts itself (`meta.metrics`). */
 export interface OwnMetric {
@@ -79,14 +74,14 @@ export interface LogQuery extends ConfigRef {
 export interface TransformationRecords {
   /**
    * Adds tallies, and remembers the log position up to which events are counted, in one
-   * transaction. Tallies of projects that are gone are left out.
+   * transaction. Tallies of configs that are gone are left out.
    */
   addTallies(tallies: readonly HourTally[], countedUpTo: number): Promise<void>;
   /** Log position up to which events are counted; 0 at first. */
   countedUpTo(): Promise<number>;
   /** Oldest first. */
   hours(query: HourQuery): Promise<readonly HourTally[]>;
-  /** Of each config keeps the newest {@link MAX_LOG_LINES}. Lines of projects that are gone are left out. */
+  /** Of each config keeps the newest {@link MAX_LOG_LINES}. Lines of configs that are gone are left out. */
   addLogs(entries: readonly TransformationLogEntry[]): Promise<void>;
   /** Newest first. */
   logs(query: LogQuery): Promise<{ count: number; entries: readonly TransformationLogEntry[] }>;
@@ -97,13 +92,29 @@ export interface TransformationRecords {
 /** Lines kept of each config. */
 export const MAX_LOG_LINES = 10_000;
 
+/** A value that a transformation keeps; `undefined` for one that it gives up. */
+export interface StoredValue extends ConfigRef {
+  readonly key: string;
+  readonly value: Json | undefined;
+}
+
+/** How much a config keeps. */
+export interface StorageUsage extends ConfigRef {
+  readonly keys: number;
+  /** Of keys and values together, as JSON. */
+  readonly chars: number;
+}
+
 /** What transformations keep themselves, by config (`meta.storage`). */
 export interface TransformationStorage {
   /** `undefined` when nothing is stored under the key. */
   get(config: ConfigRef, key: string): Promise<Json | undefined>;
-  /** Refuses what would pass {@link MAX_STORED_KEYS} keys or {@link MAX_STORED_CHARS} characters of JSON. */
-  set(config: ConfigRef, key: string, value: Json): Promise<"stored" | "full">;
-  delete(config: ConfigRef, key: string): Promise<void>;
+  usage(config: ConfigRef): Promise<StorageUsage>;
+  /**
+   * Writes in one transaction, the later of two values for a key winning, and tells how much the
+   * configs keep then. Those of configs that are gone are left out.
+   */
+  write(values: readonly StoredValue[]): Promise<readonly StorageUsage[]>;
 }
 
 /** Most keys of one config. */
@@ -125,8 +136,8 @@ export type ScheduledTask = "runEveryMinute" | "runEveryHour" | "runEveryDay";
 
 /** What transformations want to be called for later. At least once: what is begun stays until it is finished. */
 export interface TransformationJobs {
-  /** Refuses beyond {@link MAX_JOBS} jobs of one config. */
-  add(job: Omit<TransformationJob, "id" | "attempts">): Promise<"added" | "full">;
+  /** Refuses beyond {@link MAX_JOBS} jobs of one config; `gone` when the config is. */
+  add(job: Omit<TransformationJob, "id" | "attempts">): Promise<"added" | "full" | "gone">;
   /** Jobs that are due, oldest first. */
   due(now: Date, limit: number): Promise<readonly TransformationJob[]>;
   /** When the next job is due; `undefined` when there is none. */
@@ -140,9 +151,6 @@ export interface TransformationJobs {
    * of the minute, hour or day.
    */
   claimPeriod(config: ConfigRef, task: ScheduledTask, period: Date): Promise<boolean>;
-
-  /** Forgets everything of configs that are gone: jobs, periods, and what they stored. */
-  forget(config: ConfigRef): Promise<void>;
 }
 
 /** Most jobs of one config that wait. */

@@ -14,6 +14,7 @@ import { transformations } from "./migrations/0014-transformations.ts";
 import { experimentParts } from "./migrations/0015-experiment-parts.ts";
 import { frozenAnswers } from "./migrations/0016-frozen-answers.ts";
 import { cohortMemberIndex } from "./migrations/0017-cohort-member-index.ts";
+import { transformationsAtWork } from "./migrations/0018-transformations-at-work.ts";
 import type { SqlCapabilities, SqlDatabase } from "./sql-database.ts";
 
 /** A migration, written once for every engine. */
@@ -36,6 +37,7 @@ const MIGRATIONS: Readonly<Record<string, SqlMigration>> = {
   "0015-experiment-parts": experimentParts,
   "0016-frozen-answers": frozenAnswers,
   "0017-cohort-member-index": cohortMemberIndex,
+  "0018-transformations-at-work": transformationsAtWork,
 };
 
 /** Names of all steps, oldest first. */

@@ -364,6 +364,52 @@ export interface Schema {
     last_at: number;
     samples: string;
   };
+  /** What each config did with its events in an hour, which `hour` begins. */
+  transformation_hours: {
+    config_id: number;
+    hour: number;
+    events_in: number;
+    events_out: number;
+    dropped: number;
+    failed: number;
+    durations: string;
+    own_metrics: string;
+  };
+  /** One row: log position up to which events are in `transformation_hours`. */
+  transformation_count_position: {
+    position: number;
+  };
+  transformation_logs: {
+    config_id: number;
+    id: string;
+    transformation_id: number;
+    at: number;
+    source: string;
+    type: string;
+    message: string;
+    instance_id: string;
+  };
+  transformation_storage: {
+    config_id: number;
+    key: string;
+    value: string;
+    chars: number;
+  };
+  transformation_jobs: {
+    id: Generated<number>;
+    config_id: number;
+    project_id: number;
+    name: string;
+    payload: string;
+    run_at: number;
+    attempts: number;
+  };
+  /** The last minute, hour or day in which a config's task ran. */
+  transformation_periods: {
+    config_id: number;
+    task: string;
+    period: number;
+  };
   /** How far each consumer of the event log has come, in the same transactions as its effects. */
   consumer_positions: {
     name: string;

@@ -1,0 +1,400 @@
+import type { Json } from "@hedgerow/core/json";
+import { addDurations, type DurationCounts } from "@hedgerow/core/transformations/durations";
+import { type Kysely, sql, type Transaction } from "kysely";
+import {
+  type ConfigRef,
+  type HourTally,
+  type LogQuery,
+  MAX_JOBS,
+  MAX_LOG_LINES,
+  type OwnMetric,
+  type StorageUsage,
+  type TransformationJobs,
+  type TransformationLogEntry,
+  type TransformationRecords,
+  type TransformationStorage,
+} from "../../transformations/transformation-records.ts";
+import { decodeInstant, decodeJson, encodeInstant, encodeJson } from "./codec.ts";
+import { containsText } from "./contains-text.ts";
+import type { Schema } from "./schema.ts";
+import type { SqlDatabase } from "./sql-database.ts";
+
+/** Rows written by one statement, and ids asked for by one. */
+const ROWS = 200;
+
+/** Which of some configs are there, in their projects. */
+async function knownConfigs(
+  database: Kysely<Schema>,
+  refs: readonly ConfigRef[],
+): Promise<(ref: ConfigRef) => boolean> {
+  const projects = new Map<number, number>();
+  const ids = [...new Set(refs.map(({ configId }) => configId))];
+  for (let from = 0; from < ids.length; from += ROWS) {
+    const rows = await database
+      .selectFrom("transformation_configs")
+      .select(["id", "project_id"])
+      .where("id", "in", ids.slice(from, from + ROWS))
+      .execute();
+    for (const { id, project_id } of rows) projects.set(id, project_id);
+  }
+  return ({ configId, projectId }) => projects.get(configId) === projectId;
+}
+
+/** {@link TransformationRecords} on SQL. */
+export function createTransformationRecords({ reads, writes }: SqlDatabase): TransformationRecords {
+  return {
+    async addTallies(tallies, countedUpTo) {
+      await writes.transaction().execute(async (transaction) => {
+        const isKnown = await knownConfigs(transaction, tallies);
+        for (const tally of tallies.filter(isKnown)) await addTally(transaction, tally);
+        await transaction
+          .updateTable("transformation_count_position")
+          .set({
+            position: sql`case when position < ${countedUpTo} then ${countedUpTo} else position end`,
+          })
+          .execute();
+      });
+    },
+
+    async countedUpTo() {
+      const { position } = await reads
+        .selectFrom("transformation_count_position")
+        .select("position")
+        .executeTakeFirstOrThrow();
+      return position;
+    },
+
+    async hours({ projectId, configId, from, before }) {
+      let query = reads
+        .selectFrom("transformation_hours as hours")
+        .innerJoin("transformation_configs as configs", "configs.id", "hours.config_id")
+        .selectAll("hours")
+        .where("hours.config_id", "=", configId)
+        .where("configs.project_id", "=", projectId);
+      if (from) query = query.where("hours.hour", ">=", encodeInstant(from));
+      if (before) query = query.where("hours.hour", "<", encodeInstant(before));
+      const rows = await query.orderBy("hours.hour").execute();
+      return rows.map((row) => ({
+        projectId,
+        configId,
+        hour: decodeInstant(row.hour),
+        counts: {
+          eventsIn: row.events_in,
+          eventsOut: row.events_out,
+          dropped: row.dropped,
+          failed: row.failed,
+        },
+        durations: decodeJson<DurationCounts>(row.durations),
+        ownMetrics: decodeJson<Record<string, OwnMetric>>(row.own_metrics),
+      }));
+    },
+
+    async addLogs(entries) {
+      await writes.transaction().execute(async (transaction) => {
+        const isKnown = await knownConfigs(transaction, entries);
+        const known = entries.filter(isKnown);
+        for (let from = 0; from < known.length; from += ROWS) {
+          await transaction
+            .insertInto("transformation_logs")
+            .values(
+              known.slice(from, from + ROWS).map((entry) => ({
+                config_id: entry.configId,
+                id: entry.id,
+                transformation_id: entry.transformationId,
+                at: encodeInstant(entry.at),
+                source: entry.source,
+                type: entry.type,
+                message: entry.message,
+                instance_id: entry.instanceId,
+              })),
+            )
+            .execute();
+        }
+        for (const configId of new Set(known.map((entry) => entry.configId))) {
+          await transaction
+            .deleteFrom("transformation_logs")
+            .where("config_id", "=", configId)
+            .where("id", "<=", (eb) =>
+              eb
+                .selectFrom("transformation_logs")
+                .select("id")
+                .where("config_id", "=", configId)
+                .orderBy("id", "desc")
+                .offset(MAX_LOG_LINES)
+                .limit(1),
+            )
+            .execute();
+        }
+      });
+    },
+
+    async logs(query) {
+      const { projectId, configId } = query;
+      const { count } = await matchingLogs(query)
+        .select((eb) => eb.fn.countAll().as("count"))
+        .executeTakeFirstOrThrow();
+      const rows = await matchingLogs(query)
+        .selectAll("logs")
+        .orderBy("logs.id", "desc")
+        .limit(query.limit)
+        .offset(query.offset)
+        .execute();
+      return {
+        count: Number(count),
+        entries: rows.map((row) => ({
+          projectId,
+          configId,
+          id: row.id,
+          transformationId: row.transformation_id,
+          at: decodeInstant(row.at),
+          source: row.source as TransformationLogEntry["source"],
+          type: row.type as TransformationLogEntry["type"],
+          message: row.message,
+          instanceId: row.instance_id,
+        })),
+      };
+    },
+
+    async prune(before) {
+      const time = encodeInstant(before);
+      await writes.deleteFrom("transformation_hours").where("hour", "<", time).execute();
+      await writes.deleteFrom("transformation_logs").where("at", "<", time).execute();
+    },
+  };
+
+  function matchingLogs({ projectId, configId, search, types, after, before }: LogQuery) {
+    let query = reads
+      .selectFrom("transformation_logs as logs")
+      .innerJoin("transformation_configs as configs", "configs.id", "logs.config_id")
+      .where("logs.config_id", "=", configId)
+      .where("configs.project_id", "=", projectId);
+    if (search !== undefined && search !== "") {
+      query = query.where((eb) => containsText(eb.ref("logs.message"), search));
+    }
+    if (types) query = query.where("logs.type", "in", types.length > 0 ? types : [""]);
+    if (after) query = query.where("logs.at", ">", encodeInstant(after));
+    if (before) query = query.where("logs.at", "<", encodeInstant(before));
+    return query;
+  }
+}
+
+async function addTally(transaction: Transaction<Schema>, tally: HourTally): Promise<void> {
+  const { configId, counts, durations, ownMetrics } = tally;
+  const hour = encodeInstant(tally.hour);
+  const earlier = await transaction
+    .selectFrom("transformation_hours")
+    .select(["durations", "own_metrics"])
+    .where("config_id", "=", configId)
+    .where("hour", "=", hour)
+    .executeTakeFirst();
+  const sum = earlier
+    ? addDurations(decodeJson<DurationCounts>(earlier.durations), durations)
+    : durations;
+  const own = earlier
+    ? addOwnMetrics(decodeJson<Record<string, OwnMetric>>(earlier.own_metrics), ownMetrics)
+    : ownMetrics;
+  await transaction
+    .insertInto("transformation_hours")
+    .values({
+      config_id: configId,
+      hour,
+      events_in: counts.eventsIn,
+      events_out: counts.eventsOut,
+      dropped: counts.dropped,
+      failed: counts.failed,
+      durations: encodeJson(sum),
+      own_metrics: encodeJson(own),
+    })
+    .onConflict((conflict) =>
+      conflict.columns(["config_id", "hour"]).doUpdateSet({
+        events_in: sql`transformation_hours.events_in + excluded.events_in`,
+        events_out: sql`transformation_hours.events_out + excluded.events_out`,
+        dropped: sql`transformation_hours.dropped + excluded.dropped`,
+        failed: sql`transformation_hours.failed + excluded.failed`,
+        durations: sql`excluded.durations`,
+        own_metrics: sql`excluded.own_metrics`,
+      }),
+    )
+    .execute();
+}
+
+function addOwnMetrics(
+  earlier: Readonly<Record<string, OwnMetric>>,
+  later: Readonly<Record<string, OwnMetric>>,
+): Record<string, OwnMetric> {
+  const all = new Map(Object.entries(earlier));
+  for (const [name, metric] of Object.entries(later)) {
+    const before = all.get(name);
+    all.set(name, before ? joinOwnMetrics(before, metric) : metric);
+  }
+  return Object.fromEntries(all);
+}
+
+function joinOwnMetrics(before: OwnMetric, { kind, value }: OwnMetric): OwnMetric {
+  switch (kind) {
+    case "sum":
+      return { kind, value: before.value + value };
+    case "max":
+      return { kind, value: Math.max(before.value, value) };
+    case "min":
+      return { kind, value: Math.min(before.value, value) };
+  }
+}
+
+/** {@link TransformationStorage} on SQL. */
+export function createTransformationStorage({ reads, writes }: SqlDatabase): TransformationStorage {
+  return {
+    async get({ configId }, key) {
+      const row = await reads
+        .selectFrom("transformation_storage")
+        .select("value")
+        .where("config_id", "=", configId)
+        .where("key", "=", key)
+        .executeTakeFirst();
+      return row && decodeJson<Json>(row.value);
+    },
+
+    usage: (config) => usageOf(reads, config),
+
+    async write(values) {
+      const last = new Map(values.map((one) => [`${one.configId} ${one.key}`, one]));
+      return writes.transaction().execute(async (transaction) => {
+        const isKnown = await knownConfigs(transaction, values);
+        const configs = new Map<number, ConfigRef>();
+        for (const one of last.values()) {
+          if (!isKnown(one)) continue;
+          const { projectId, configId, key, value } = one;
+          configs.set(configId, { projectId, configId });
+          if (value === undefined) {
+            await transaction
+              .deleteFrom("transformation_storage")
+              .where("config_id", "=", configId)
+              .where("key", "=", key)
+              .execute();
+            continue;
+          }
+          const text = encodeJson(value);
+          await transaction
+            .insertInto("transformation_storage")
+            .values({ config_id: configId, key, value: text, chars: key.length + text.length })
+            .onConflict((conflict) =>
+              conflict.columns(["config_id", "key"]).doUpdateSet({
+                value: sql`excluded.value`,
+                chars: sql`excluded.chars`,
+              }),
+            )
+            .execute();
+        }
+        const usages: StorageUsage[] = [];
+        for (const config of configs.values()) usages.push(await usageOf(transaction, config));
+        return usages;
+      });
+    },
+  };
+}
+
+async function usageOf(
+  database: Kysely<Schema>,
+  { projectId, configId }: ConfigRef,
+): Promise<StorageUsage> {
+  const { keys, chars } = await database
+    .selectFrom("transformation_storage")
+    .select(({ fn }) => [fn.countAll().as("keys"), fn.sum("chars").as("chars")])
+    .where("config_id", "=", configId)
+    .executeTakeFirstOrThrow();
+  return { projectId, configId, keys: Number(keys), chars: Number(chars ?? 0) };
+}
+
+/** {@link TransformationJobs} on SQL. */
+export function createTransformationJobs(
+  { reads, writes }: SqlDatabase,
+  maxJobs: number = MAX_JOBS,
+): TransformationJobs {
+  return {
+    add({ projectId, configId, name, payload, runAt }) {
+      return writes.transaction().execute(async (transaction) => {
+        const isKnown = await knownConfigs(transaction, [{ projectId, configId }]);
+        if (!isKnown({ projectId, configId })) return "gone";
+        const { count } = await transaction
+          .selectFrom("transformation_jobs")
+          .select(({ fn }) => fn.countAll().as("count"))
+          .where("config_id", "=", configId)
+          .executeTakeFirstOrThrow();
+        if (Number(count) >= maxJobs) return "full";
+        await transaction
+          .insertInto("transformation_jobs")
+          .values({
+            config_id: configId,
+            project_id: projectId,
+            name,
+            payload: encodeJson(payload),
+            run_at: encodeInstant(runAt),
+            attempts: 0,
+          })
+          .execute();
+        return "added";
+      });
+    },
+
+    async due(now, limit) {
+      const rows = await reads
+        .selectFrom("transformation_jobs")
+        .selectAll()
+        .where("run_at", "<=", encodeInstant(now))
+        .orderBy("run_at")
+        .orderBy("id")
+        .limit(limit)
+        .execute();
+      return rows.map((row) => ({
+        id: row.id,
+        projectId: row.project_id,
+        configId: row.config_id,
+        name: row.name,
+        payload: decodeJson<Json>(row.payload),
+        runAt: decodeInstant(row.run_at),
+        attempts: row.attempts,
+      }));
+    },
+
+    async nextAt() {
+      const row = await reads
+        .selectFrom("transformation_jobs")
+        .select("run_at")
+        .orderBy("run_at")
+        .limit(1)
+        .executeTakeFirst();
+      return row && decodeInstant(row.run_at);
+    },
+
+    async postpone(id, runAt) {
+      await writes
+        .updateTable("transformation_jobs")
+        .set({ run_at: encodeInstant(runAt), attempts: sql`attempts + 1` })
+        .where("id", "=", id)
+        .execute();
+    },
+
+    async finish(id) {
+      await writes.deleteFrom("transformation_jobs").where("id", "=", id).execute();
+    },
+
+    claimPeriod({ projectId, configId }, task, period) {
+      return writes.transaction().execute(async (transaction) => {
+        const isKnown = await knownConfigs(transaction, [{ projectId, configId }]);
+        if (!isKnown({ projectId, configId })) return false;
+        const claimed = await transaction
+          .insertInto("transformation_periods")
+          .values({ config_id: configId, task, period: encodeInstant(period) })
+          .onConflict((conflict) =>
+            conflict
+              .columns(["config_id", "task"])
+              .doUpdateSet({ period: sql`excluded.period` })
+              .whereRef("transformation_periods.period", "<", sql.ref("excluded.period")),
+          )
+          .returning("task")
+          .executeTakeFirst();
+        return claimed !== undefined;
+      });
+    },
+  };
+}

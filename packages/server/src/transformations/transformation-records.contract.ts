@@ -1,0 +1,254 @@
+import { v7 } from "uuid";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import {
+  type ConfigRef,
+  type HourTally,
+  MAX_LOG_LINES,
+  type TransformationJobs,
+  type TransformationLogEntry,
+  type TransformationRecords,
+  type TransformationStorage,
+} from "./transformation-records.ts";
+
+export interface TransformationRecordsFixture {
+  readonly records: TransformationRecords;
+  readonly storage: TransformationStorage;
+  readonly jobs: TransformationJobs;
+  /** Jobs that it keeps of one config. */
+  readonly maxJobs: number;
+  /** A config in a project of its own. */
+  newConfig(): Promise<ConfigRef>;
+  removeConfig(config: ConfigRef): Promise<void>;
+  close(): Promise<void>;
+}
+
+const at = (time: string) => new Date(`2026-03-01T${time}Z`);
+
+/** What every store of records, storage and jobs keeps to. */
+export function describeTransformationRecords(open: () => Promise<TransformationRecordsFixture>) {
+  let fixture: TransformationRecordsFixture;
+  beforeAll(async () => {
+    fixture = await open();
+  });
+  afterAll(() => fixture.close());
+
+  describe("counts", () => {
+    const tally = (config: ConfigRef, changes: Partial<HourTally> = {}): HourTally => ({
+      ...config,
+      hour: at("10:00:00"),
+      counts: { eventsIn: 10, eventsOut: 5, dropped: 5, failed: 0 },
+      durations: { "3": 10 },
+      ownMetrics: {},
+      ...changes,
+    });
+
+    test("[TP-8] add up by config and hour", async () => {
+      const { records } = fixture;
+      const [one, other] = [await fixture.newConfig(), await fixture.newConfig()];
+      await records.addTallies([tally(one), tally(other, { hour: at("11:00:00") })], 5);
+      await records.addTallies(
+        [
+          tally(one, {
+            counts: { eventsIn: 3, eventsOut: 3, dropped: 0, failed: 2 },
+            durations: { "3": 1, "8": 2 },
+          }),
+          tally(one, { hour: at("09:00:00") }),
+        ],
+        7,
+      );
+      expect(await records.hours(one)).toEqual([
+        tally(one, { hour: at("09:00:00") }),
+        tally(one, {
+          counts: { eventsIn: 13, eventsOut: 8, dropped: 5, failed: 2 },
+          durations: { "3": 11, "8": 2 },
+        }),
+      ]);
+      expect(await records.hours({ ...other, from: at("11:00:00") })).toHaveLength(1);
+      expect(await records.hours({ ...other, before: at("11:00:00") })).toEqual([]);
+      expect(await records.hours({ ...one, projectId: other.projectId })).toEqual([]);
+    });
+
+    test("[TP-9] tell up to which position they count, which never goes back", async () => {
+      const { records } = fixture;
+      const config = await fixture.newConfig();
+      await records.addTallies([tally(config)], 90);
+      await records.addTallies([], 80);
+      expect(await records.countedUpTo()).toBe(90);
+    });
+
+    test("join numbers that transformations count themselves", async () => {
+      const { records } = fixture;
+      const config = await fixture.newConfig();
+      const own = (sum: number, max: number, min: number) =>
+        tally(config, {
+          ownMetrics: {
+            sum: { kind: "sum", value: sum },
+            ["__proto__"]: { kind: "max", value: max },
+            min: { kind: "min", value: min },
+          },
+        });
+      await records.addTallies([own(1, 5, 5)], 1);
+      await records.addTallies([own(2, 3, 7)], 1);
+      const [hour] = await records.hours(config);
+      expect(Object.entries(hour?.ownMetrics ?? {})).toEqual([
+        ["sum", { kind: "sum", value: 3 }],
+        ["__proto__", { kind: "max", value: 5 }],
+        ["min", { kind: "min", value: 5 }],
+      ]);
+    });
+
+    test("of configs that are gone are left out, and others taken", async () => {
+      const { records } = fixture;
+      const [gone, there] = [await fixture.newConfig(), await fixture.newConfig()];
+      await fixture.removeConfig(gone);
+      await records.addTallies([tally(gone), tally(there)], 1);
+      expect(await records.hours(gone)).toEqual([]);
+      expect(await records.hours(there)).toHaveLength(1);
+    });
+  });
+
+  describe("lines of logs", () => {
+    const line = (
+      config: ConfigRef,
+      message: string,
+      changes: Partial<TransformationLogEntry> = {},
+    ): TransformationLogEntry => ({
+      ...config,
+      id: v7(),
+      transformationId: 4,
+      at: at("10:00:00"),
+      source: "CONSOLE",
+      type: "LOG",
+      message,
+      instanceId: "01900000-0000-7000-8000-000000000000",
+      ...changes,
+    });
+    const page = { limit: 10, offset: 0 };
+
+    test("[TP-10] are told newest first, by text, type and time", async () => {
+      const { records } = fixture;
+      const [config, other] = [await fixture.newConfig(), await fixture.newConfig()];
+      const lines = [
+        line(config, "First 100%", { at: at("09:00:00") }),
+        line(config, "second", { type: "ERROR", source: "SYSTEM" }),
+        line(config, "third", { at: at("11:00:00") }),
+      ];
+      await records.addLogs([...lines, line(other, "other")]);
+      const [first, second, third] = lines;
+      expect(await records.logs({ ...config, ...page })).toEqual({
+        count: 3,
+        entries: [third, second, first],
+      });
+      const found = async (query: object) =>
+        (await records.logs({ ...config, ...page, ...query })).entries.map(({ id }) => id);
+      expect(await found({ search: "fIRST" })).toEqual([first?.id]);
+      expect(await found({ search: "0%" })).toEqual([first?.id]);
+      expect(await found({ search: "_" })).toEqual([]);
+      expect(await found({ types: ["ERROR", "WARN"] })).toEqual([second?.id]);
+      expect(await found({ types: [] })).toEqual([]);
+      expect(await found({ after: at("09:00:00") })).toEqual([third?.id, second?.id]);
+      expect(await found({ before: at("11:00:00") })).toEqual([second?.id, first?.id]);
+      expect(await found({ limit: 1, offset: 1 })).toEqual([second?.id]);
+      expect(await found({ projectId: other.projectId })).toEqual([]);
+    });
+
+    test("[TP-11] are kept up to a number for each config, the newest", async () => {
+      const { records } = fixture;
+      const [config, other] = [await fixture.newConfig(), await fixture.newConfig()];
+      await records.addLogs([line(other, "stays")]);
+      const many = Array.from({ length: MAX_LOG_LINES + 5 }, (_, n) => line(config, `line ${n}`));
+      await records.addLogs(many);
+      await records.addLogs([line(config, "last")]);
+      const { count, entries } = await records.logs({ ...config, ...page });
+      expect(count).toBe(MAX_LOG_LINES);
+      expect(entries[0]?.message).toBe("last");
+      expect((await records.logs({ ...other, ...page })).count).toBe(1);
+    }, 60_000);
+
+    test("and hours are forgotten when they are old, and with their config", async () => {
+      const { records } = fixture;
+      const config = await fixture.newConfig();
+      await records.addLogs([line(config, "old", { at: at("08:00:00") }), line(config, "new")]);
+      await records.prune(at("09:00:00"));
+      const kept = await records.logs({ ...config, ...page });
+      expect(kept.entries.map(({ message }) => message)).toEqual(["new"]);
+      await fixture.removeConfig(config);
+      await records.addLogs([line(config, "too late")]);
+      expect((await records.logs({ ...config, ...page })).count).toBe(0);
+    });
+  });
+
+  describe("storage", () => {
+    test("[TP-12] keeps values by config and key until they are given up", async () => {
+      const { storage } = fixture;
+      const [config, other] = [await fixture.newConfig(), await fixture.newConfig()];
+      const usages = await storage.write([
+        { ...config, key: "a", value: { b: [1, null] } },
+        { ...config, key: "a", value: { b: [2, null] } },
+        { ...config, key: "__proto__", value: null },
+        { ...other, key: "a", value: "other" },
+      ]);
+      expect(await storage.get(config, "a")).toEqual({ b: [2, null] });
+      expect(await storage.get(config, "__proto__")).toBeNull();
+      expect(await storage.get(other, "a")).toBe("other");
+      expect(await storage.get(other, "b")).toBeUndefined();
+      expect(usages).toContainEqual({ ...config, keys: 2, chars: 28 });
+      expect(await storage.usage(config)).toEqual({ ...config, keys: 2, chars: 28 });
+      await storage.write([{ ...config, key: "a", value: undefined }]);
+      expect(await storage.get(config, "a")).toBeUndefined();
+      await fixture.removeConfig(config);
+      expect(await storage.write([{ ...config, key: "a", value: 1 }])).toEqual([]);
+      expect(await storage.usage(config)).toEqual({ ...config, keys: 0, chars: 0 });
+    });
+  });
+
+  describe("jobs", () => {
+    test("[TP-13] stay until they are finished, and are told when they are due", async () => {
+      const { jobs } = fixture;
+      const config = await fixture.newConfig();
+      expect(await jobs.nextAt()).toBeUndefined();
+      await jobs.add({ ...config, name: "later", payload: null, runAt: at("11:00:00") });
+      await jobs.add({ ...config, name: "soon", payload: { a: [1] }, runAt: at("10:00:00") });
+      expect(await jobs.nextAt()).toEqual(at("10:00:00"));
+      const [soon, ...more] = await jobs.due(at("10:30:00"), 10);
+      expect(soon).toMatchObject({ ...config, name: "soon", payload: { a: [1] }, attempts: 0 });
+      expect(more).toEqual([]);
+      await jobs.postpone(soon?.id ?? 0, at("10:40:00"));
+      expect(await jobs.due(at("10:30:00"), 10)).toEqual([]);
+      expect(await jobs.due(at("11:00:00"), 10)).toMatchObject([
+        { name: "soon", attempts: 1 },
+        { name: "later", attempts: 0 },
+      ]);
+      expect(await jobs.due(at("11:00:00"), 1)).toHaveLength(1);
+      await jobs.finish(soon?.id ?? 0);
+      expect(await jobs.due(at("11:00:00"), 10)).toMatchObject([{ name: "later" }]);
+      await fixture.removeConfig(config);
+      expect(await jobs.nextAt()).toBeUndefined();
+      const job = { ...config, name: "a", payload: null, runAt: at("10:00:00") };
+      expect(await jobs.add(job)).toBe("gone");
+    });
+
+    test("[TP-14] are bounded in number for each config", async () => {
+      const { jobs } = fixture;
+      const [config, other] = [await fixture.newConfig(), await fixture.newConfig()];
+      const job = { name: "a", payload: null, runAt: at("10:00:00") };
+      for (let count = 0; count < fixture.maxJobs; count++) await jobs.add({ ...config, ...job });
+      expect(await jobs.add({ ...config, ...job })).toBe("full");
+      expect(await jobs.add({ ...other, ...job })).toBe("added");
+    });
+
+    test("[TP-15] of a schedule are claimed once for each period", async () => {
+      const { jobs } = fixture;
+      const [config, other] = [await fixture.newConfig(), await fixture.newConfig()];
+      const claim = (time: string) => jobs.claimPeriod(config, "runEveryHour", at(time));
+      expect(await claim("10:00:00")).toBe(true);
+      expect(await claim("10:00:00")).toBe(false);
+      expect(await claim("11:00:00")).toBe(true);
+      expect(await claim("10:00:00")).toBe(false);
+      expect(await jobs.claimPeriod(config, "runEveryDay", at("00:00:00"))).toBe(true);
+      expect(await jobs.claimPeriod(other, "runEveryHour", at("11:00:00"))).toBe(true);
+      await fixture.removeConfig(config);
+      expect(await claim("12:00:00")).toBe(false);
+    });
+  });
+}
