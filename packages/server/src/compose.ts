@@ -31,6 +31,7 @@ import { createEventDefinitionStore } from "./engines/sql/event-definition-store
 import { createExperimentPartStore } from "./engines/sql/experiment-part-store.ts";
 import { createExperimentStore } from "./engines/sql/experiment-store.ts";
 import { createFlagStore } from "./engines/sql/flag-store.ts";
+import { createFrozenAnswers } from "./engines/sql/frozen-answers.ts";
 import { createGroupRecords } from "./engines/sql/group-records.ts";
 import { createIngestionWarningStore } from "./engines/sql/ingestion-warning-store.ts";
 import { createMembershipStore } from "./engines/sql/membership-store.ts";
@@ -87,6 +88,7 @@ import { flagImplementationRoutes } from "./experiments/flag-implementation.rout
 import { createFlagImplementation } from "./experiments/flag-implementation.ts";
 import { holdoutRoutes } from "./experiments/holdouts.routes.ts";
 import { createHoldouts } from "./experiments/holdouts.ts";
+import { createKeepAnswers } from "./experiments/keep-answers.ts";
 import { runningTimeRoutes } from "./experiments/running-time.routes.ts";
 import { savedMetricRoutes } from "./experiments/saved-metrics.routes.ts";
 import { createSavedMetrics } from "./experiments/saved-metrics.ts";
@@ -493,7 +495,12 @@ async function compose(
     });
     const analyseExperiment = createAnalyseExperiment({
       measures: events,
-      caughtUp: async () => events.reached(await log.end(), MAX_CATCHING_UP_MS),
+      keepAnswers: createKeepAnswers({
+        frozenAnswers: createFrozenAnswers(database),
+        caughtUp: async () => events.reached(await log.end(), MAX_CATCHING_UP_MS),
+        dataVersion: events.dataVersion,
+        clock: now,
+      }),
       backtracking,
       clock: now,
     });
@@ -506,8 +513,8 @@ async function compose(
       }),
       accounts,
     });
-    experimentQueryRoutes(management, { experiments, analyseExperiment, clock: now });
-    experimentResultsRoutes(management, { experiments, analyseExperiment, accounts, clock: now });
+    experimentQueryRoutes(management, { experiments, analyseExperiment });
+    experimentResultsRoutes(management, { experiments, analyseExperiment, accounts });
     runningTimeRoutes(management);
     experimentRoutes(management, {
       experiments,

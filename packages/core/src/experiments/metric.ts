@@ -23,7 +23,9 @@ export type Measure =
   /** How many sessions they were in. */
   | { readonly kind: "unique-sessions" }
   /** Over the values of a property that are numbers, or texts of numbers. */
-  | { readonly kind: "sum" | "avg" | "min" | "max"; readonly property: string };
+  | { readonly kind: "sum" | "avg" | "min" | "max"; readonly property: string }
+  /** How many values of a property there are that differ as texts. */
+  | { readonly kind: "unique-values"; readonly property: string };
 
 /** A number per unit. */
 export interface MeasureSource {
@@ -52,12 +54,32 @@ export interface MeanMetric extends AnyMetric {
   readonly winsorization: Winsorization | null;
 }
 
+/** A quantile of a number per unit. */
+export interface QuantileMetric extends AnyMetric {
+  readonly kind: "quantile";
+  readonly source: MeasureSource;
+  /** Between 0 and 1. */
+  readonly quantile: number;
+  /** Whether units whose number is zero are left out. */
+  readonly ignoresZeros: boolean;
+}
+
+/** Events that end a way through a funnel where they happen between two of its steps. */
+export interface FunnelExclusion {
+  readonly events: MeasuredEvent;
+  /** Steps by number, 0 being the exposure; `from` is before `to`. */
+  readonly from: number;
+  readonly to: number;
+}
+
 /** The share of units that did all steps after their exposure. */
 export interface FunnelMetric extends AnyMetric {
   readonly kind: "funnel";
   /** Without the exposure, which comes before them. */
   readonly steps: readonly MeasuredEvent[];
   readonly order: "ordered" | "unordered";
+  /** Only of ordered funnels. */
+  readonly exclusions?: readonly FunnelExclusion[];
 }
 
 /** The sum of one number by the sum of another. */
@@ -80,7 +102,7 @@ export interface RetentionMetric extends AnyMetric {
 }
 
 /** What an experiment measures (statistics 1.2). */
-export type Metric = MeanMetric | FunnelMetric | RatioMetric | RetentionMetric;
+export type Metric = MeanMetric | QuantileMetric | FunnelMetric | RatioMetric | RetentionMetric;
 
 /** Milliseconds of the units that windows are given in; a month has 30 days (statistics 1.1). */
 export const TIME_UNIT_MS = {

@@ -1,5 +1,8 @@
+import { calendarDays } from "@hedgerow/core/experiments/calendar";
+import { createTimeZone } from "@hedgerow/core/flags/zoned-date";
 import { describe, expect, it } from "vitest";
-import { analysisOf, exposuresOf } from "./analyse-experiment.ts";
+import { exposuresOf } from "./analyse-experiment.ts";
+import { compareMeasured } from "./analyse-measured.ts";
 
 const DAY = 86_400_000;
 const FROM = new Date("2026-03-01T12:00:00Z");
@@ -9,9 +12,23 @@ const variants = [
   { key: "spare", rollout_percentage: 0 },
 ];
 const count = (variant: string, units: number, day = "2026-03-01") => ({ variant, units, day });
+const window = (days: number) => {
+  const to = new Date(FROM.getTime() + days * DAY);
+  const interval = { fromMs: FROM.getTime(), toMs: to.getTime() };
+  const calendar = calendarDays(interval, createTimeZone("UTC"), 3660);
+  return {
+    from: FROM,
+    to,
+    days: calendar.map(({ day, fromMs }) => ({ day, from: new Date(fromMs) })),
+  };
+};
 const exposures = (counts: ReturnType<typeof count>[], days = 3) =>
-  exposuresOf({ from: FROM, to: new Date(FROM.getTime() + days * DAY) }, variants, counts);
-const BAYESIAN = { method: "bayesian", level: 0.95, difference: "relative" } as const;
+  exposuresOf(window(days), variants, counts);
+const BAYESIAN = {
+  method: { method: "bayesian", level: 0.95, difference: "relative" },
+  lookbackMs: null,
+  belief: { prior: null, margin: null },
+} as const;
 const MEAN = { kind: "mean", goal: "increase" } as const;
 const arm = (variant: string, n: number, sum: number, sumSquares = sum) => ({
   variant,
@@ -57,16 +74,17 @@ describe("analysing an experiment", () => {
     expect(stray.withoutShare).toEqual(["spare"]);
     const shipped = variants.map((one, index) => ({ ...one, rollout_percentage: index ? 0 : 100 }));
     const counts = [count("control", 500), count("test", 505)];
-    expect(
-      exposuresOf({ from: FROM, to: new Date(FROM.getTime() + DAY) }, shipped, counts),
-    ).toMatchObject({ sampleRatio: null, withoutShare: [] });
+    expect(exposuresOf(window(1), shipped, counts)).toMatchObject({
+      sampleRatio: null,
+      withoutShare: [],
+    });
     const skewed = exposures([count("control", 500), count("test", 650)]);
     expect(skewed.sampleRatio?.test.mismatch).toBe(true);
   });
 
   it("[XR-11] leaves statistics out where the control or the treatment fails validation", () => {
     const failures = (control: ReturnType<typeof arm>, test: ReturnType<typeof arm>) => {
-      const { baseline, variants: results } = analysisOf([control, test], MEAN, BAYESIAN);
+      const { baseline, variants: results } = compareMeasured([control, test], MEAN, BAYESIAN);
       const [result] = results;
       return [baseline.failures, result?.failures, result?.numbers === null];
     };
@@ -85,7 +103,7 @@ describe("analysing an experiment", () => {
   });
 
   it("[XR-11] compares with the control, wherever it stands among the variants", () => {
-    const { baseline, variants: results } = analysisOf(
+    const { baseline, variants: results } = compareMeasured(
       [arm("test", 100, 30), arm("control", 100, 20)],
       MEAN,
       BAYESIAN,

@@ -1,38 +1,47 @@
-import type { MeasuredEvent, Metric } from "@hedgerow/core/experiments/metric";
+import { calendarDays } from "@hedgerow/core/experiments/calendar";
+import type { Metric } from "@hedgerow/core/experiments/metric";
 import type { BacktrackingPatterns } from "@hedgerow/core/flags/pattern";
-import { type ArmComparison, compareArms } from "@hedgerow/core/statistics/compare-arms";
-import {
-  type PosthogMethod,
-  type PosthogNumbers,
-  posthogNumbers,
-  type ValidationFailure,
-  validateVariant,
-} from "@hedgerow/core/statistics/posthog-analysis";
+import { createTimeZone } from "@hedgerow/core/flags/zoned-date";
+import type { PosthogMethod } from "@hedgerow/core/statistics/posthog-analysis";
 import { type SampleRatio, testSampleRatio } from "@hedgerow/core/statistics/sample-ratio";
 import type { Project } from "../accounts/account-store.ts";
 import { QueryTooLong } from "../events/event-store.ts";
 import { compilePropertySearch } from "../events/property-search.ts";
 import { Refusal } from "../http/errors.ts";
+import { type AnalysedMetric, analyseMeasured, type Belief } from "./analyse-measured.ts";
 import {
-  type ArmMeasure,
   type ExperimentMeasures,
   type ExposureCount,
   type ExposureQuery,
   HOLDOUT_PREFIX,
+  type Measured,
+  type MeasureOptions,
   MULTIPLE_VARIANTS,
 } from "./experiment-measures.ts";
 import type { ExperimentView } from "./experiments.ts";
 import { CONTROL, groupTypeOf, type Variant, variantsOf } from "./flag-of-experiment.ts";
+import type { AskedOf, Freshness, KeepAnswers } from "./keep-answers.ts";
 
 /** What exposes units, and what becomes of those with several variants. */
-export type ExposureCriteria = Pick<ExposureQuery, "marker" | "severalVariants">;
+export interface ExposureCriteria extends Pick<ExposureQuery, "marker" | "severalVariants"> {
+  /** Exposures before it do not count: counting began anew then. */
+  readonly epoch?: Date | null;
+  /** Whether events of test accounts are left out: those that do not match `everyEvent`. */
+  readonly filterTestAccounts?: boolean;
+  readonly everyEvent?: ExposureQuery["everyEvent"];
+}
 
 /** Who asks for what. */
 export interface AnalysisRequest {
   readonly project: Pick<Project, "id" | "timeZone">;
   readonly view: ExperimentView;
   readonly criteria: ExposureCriteria;
+  /** Computes anew what is not frozen. */
+  readonly refresh?: boolean;
 }
+
+/** What is wanted of metrics beside their comparison; none of it unless it is given. */
+export type AnalysisOptions = Partial<Omit<MeasureOptions, "level">>;
 
 /** Units exposed so far, day by day. */
 export interface ExposureSeries {
@@ -42,11 +51,12 @@ export interface ExposureSeries {
 }
 
 /** Who was exposed to an experiment. */
-export interface Exposures {
+export interface Exposures extends Freshness {
+  /** The start of the experiment, or since when exposures count. */
   readonly from: Date;
-  /** The end of the experiment, or now. */
+  /** The end of the experiment, or when this was counted. */
   readonly to: Date;
-  /** UTC, `2026-03-01`. */
+  /** By the project's calendar, `2026-03-01`. */
   readonly days: readonly string[];
   /** Declared variants in order, then units with several where these are left out. */
   readonly series: readonly ExposureSeries[];
@@ -61,62 +71,94 @@ export interface Exposures {
   readonly withoutShare: readonly string[];
 }
 
-/** A variant's sums, and what they say against the baseline. */
-export interface VariantResult {
-  readonly arm: ArmMeasure;
-  readonly failures: readonly ValidationFailure[];
-  /** PostHog's own; `null` where these cannot be told. */
-  readonly numbers: PosthogNumbers | null;
-  readonly comparison: ArmComparison;
-}
-
 /** A metric of an experiment. */
-export interface Analysis {
-  readonly baseline: Pick<VariantResult, "arm" | "failures">;
-  readonly variants: readonly VariantResult[];
-}
+export interface Analysis extends AnalysedMetric, Freshness {}
 
-/** What stored events say of experiments. Every event acknowledged before a call is seen by it. */
+/**
+ * What stored events say of experiments. Every event acknowledged before a call is seen by it, but for
+ * ended experiments, whose first complete answers stay. Answers are remembered (see `KeepAnswers`).
+ */
 export interface AnalyseExperiment {
   /** Refuses a draft, and events that take too long to go through. */
   exposures(request: AnalysisRequest): Promise<Exposures>;
+  /** Analyses metrics together: exposures are found once, and events gone through once or twice. */
+  analyseAll(
+    request: AnalysisRequest & {
+      readonly metrics: readonly { readonly metric: Metric; readonly belief?: Belief }[];
+      readonly method: PosthogMethod;
+      readonly options?: AnalysisOptions;
+    },
+  ): Promise<readonly Analysis[]>;
   analyse(
-    request: AnalysisRequest & { readonly metric: Metric; readonly method: PosthogMethod },
+    request: AnalysisRequest & {
+      readonly metric: Metric;
+      readonly method: PosthogMethod;
+      readonly belief?: Belief;
+      readonly options?: AnalysisOptions;
+    },
   ): Promise<Analysis>;
 }
 
-/** {@link AnalyseExperiment} over measured events. Nothing is saved. */
+/** What is asked of all metrics alike. */
+interface Circumstances {
+  readonly query: ExposureQuery;
+  readonly asked: AskedOf;
+  /** What of the exposures decides an answer beside the window. */
+  readonly exposure: readonly unknown[];
+}
+
+/** {@link AnalyseExperiment} over measured events. */
 export function createAnalyseExperiment({
   measures,
-  caughtUp,
+  keepAnswers,
   backtracking,
   clock,
 }: {
-  measures: ExperimentMeasures;
-  /** Resolves once everything captured before is stored, or that takes too long. */
-  caughtUp: () => Promise<unknown>;
+  measures: Pick<ExperimentMeasures, "exposures" | "measure">;
+  keepAnswers: KeepAnswers;
   backtracking: BacktrackingPatterns;
   clock: () => Date;
 }): AnalyseExperiment {
-  const queryOf = ({ project, view, criteria }: AnalysisRequest): ExposureQuery => {
+  const circumstancesOf = (request: AnalysisRequest): Circumstances => {
+    const { project, view, criteria, refresh = false } = request;
     const { startDate, endDate } = view.experiment;
     if (startDate === null) throw refuse("Experiment has not been launched yet.");
+    const { marker, severalVariants, epoch = null, everyEvent = [] } = criteria;
     const now = clock();
-    const tools = { now: endDate ?? now, timeZone: project.timeZone, backtracking };
-    return {
-      projectId: project.id,
+    const from = epoch !== null && epoch > startDate ? epoch : startDate;
+    const to = endDate !== null && endDate < now ? endDate : now;
+    const flag = {
       flagKey: view.flag.key,
       groupTypeIndex: groupTypeOf(view.flag.filters),
       variants: variantsOf(view.flag.filters).map(({ key }) => key),
-      from: startDate,
-      to: endDate !== null && endDate < now ? endDate : now,
-      ...criteria,
-      conditionOf: (filters) =>
-        compilePropertySearch(filters, { ...tools, patternBudgets: PATTERN_BUDGETS }),
+    };
+    const zone = createTimeZone(project.timeZone);
+    const days = calendarDays({ fromMs: from.getTime(), toMs: to.getTime() }, zone, MAX_DAYS);
+    const tools = { now: endDate ?? now, timeZone: project.timeZone, backtracking };
+    return {
+      query: {
+        projectId: project.id,
+        ...flag,
+        from,
+        to,
+        days: days.map(({ day, fromMs }) => ({ day, from: new Date(fromMs) })),
+        marker,
+        severalVariants,
+        everyEvent,
+        conditionOf: (filters) =>
+          compilePropertySearch(filters, { ...tools, patternBudgets: PATTERN_BUDGETS }),
+      },
+      asked: {
+        experimentId: view.experiment.id,
+        from,
+        to: endDate,
+        circumstances: [flag, project.timeZone, variantsOf(view.flag.filters), everyEvent],
+        refresh,
+      },
+      exposure: [marker, severalVariants, criteria.filterTestAccounts ?? false],
     };
   };
   const ask = async <Found>(question: () => Promise<Found>): Promise<Found> => {
-    await caughtUp();
     try {
       return await question();
     } catch (error) {
@@ -125,21 +167,97 @@ export function createAnalyseExperiment({
     }
   };
 
+  /** What metrics measured, those of which nothing is kept together. */
+  const measuredOf = (
+    { query, asked, exposure }: Circumstances,
+    metrics: readonly Metric[],
+    options: MeasureOptions,
+  ) =>
+    keepAnswers<Measured>(
+      asked,
+      metrics.map((metric) => ["measured", exposure, metric, options]),
+      (places) => {
+        if (!query.variants.includes(CONTROL))
+          throw refuse("The flag of the experiment has no control variant.");
+        const missing = places.flatMap((place) => metrics[place] ?? []);
+        return ask(() => measures.measure(query, missing, options));
+      },
+    );
+
+  const analyseAll: AnalyseExperiment["analyseAll"] = async ({
+    metrics: sent,
+    method,
+    options: { lookbackMs = null, breakdown = null, byDay = false } = {},
+    ...request
+  }) => {
+    const metrics = sent.map(({ metric, belief }) => ({
+      metric,
+      belief: { prior: belief?.prior ?? null, margin: belief?.margin ?? null },
+    }));
+    const circumstances = circumstancesOf(request);
+    const options = { lookbackMs, breakdown, byDay, level: method.level };
+    const kept = await keepAnswers<AnalysedMetric>(
+      circumstances.asked,
+      metrics.map(({ metric, belief }) => [
+        "analysed",
+        circumstances.exposure,
+        metric,
+        options,
+        method,
+        belief,
+      ]),
+      async (places) => {
+        const missing = places.flatMap((place) => metrics[place] ?? []);
+        const measured = await measuredOf(
+          circumstances,
+          missing.map(({ metric }) => metric),
+          options,
+        );
+        return missing.map(({ metric, belief }, index): AnalysedMetric => {
+          const found = measured[index];
+          if (!found) throw new Error("a metric was not measured");
+          return analyseMeasured(found.value, metric, { method, lookbackMs, belief });
+        });
+      },
+    );
+    return kept.map(({ value, ...freshness }) => ({ ...value, ...freshness }));
+  };
+
   return {
     async exposures(request) {
-      const query = queryOf(request);
-      const counts = await ask(() => measures.exposures(query));
-      return exposuresOf(query, variantsOf(request.view.flag.filters), counts);
+      const { query, asked, exposure } = circumstancesOf(request);
+      const [kept] = await keepAnswers<KeptExposures>(
+        asked,
+        [["exposures", exposure]],
+        async () => {
+          const counts = await ask(() => measures.exposures(query));
+          const found = exposuresOf(query, variantsOf(request.view.flag.filters), counts);
+          return [{ ...found, from: found.from.getTime(), to: found.to.getTime() }];
+        },
+      );
+      if (!kept) throw new Error("exposures were not counted");
+      const { value, ...freshness } = kept;
+      return { ...value, from: new Date(value.from), to: new Date(value.to), ...freshness };
     },
 
-    async analyse({ metric, method, ...request }) {
-      const query = queryOf(request);
-      if (!query.variants.includes(CONTROL))
-        throw refuse("The flag of the experiment has no control variant.");
-      return analysisOf(await ask(() => measures.measure(query, metric)), metric, method);
+    analyseAll,
+
+    async analyse({ metric, belief, ...request }) {
+      const [analysis] = await analyseAll({
+        ...request,
+        metrics: [{ metric, ...(belief && { belief }) }],
+      });
+      if (!analysis) throw new Error("a metric was not analysed");
+      return analysis;
     },
   };
 }
+
+/** Exposures as they go through JSON. */
+type KeptExposures = Omit<Exposures, "from" | "to" | keyof Freshness> & {
+  readonly from: number;
+  readonly to: number;
+};
 
 /** Patterns of one metric may cost as much as those of so many flag requests. */
 const PATTERN_BUDGETS = 1000;
@@ -148,7 +266,6 @@ function refuse(detail: string): Refusal {
   return new Refusal("invalid_input", detail, { attr: "query__experiment_id" });
 }
 
-const MS_PER_DAY = 86_400_000;
 /** Days shown at most: the last ones. */
 const MAX_DAYS = 3660;
 /** Below this many units shares are not compared (statistics 1.9). */
@@ -156,11 +273,11 @@ const MIN_UNITS = 100;
 
 /** Cumulative counts by day, and whether the shares are the flag's. */
 export function exposuresOf(
-  { from, to }: Pick<ExposureQuery, "from" | "to">,
+  { from, to, days: calendar }: Pick<ExposureQuery, "from" | "to" | "days">,
   variants: readonly Variant[],
   counts: readonly ExposureCount[],
-): Exposures {
-  const days = daysBetween(from, to);
+): Omit<Exposures, keyof Freshness> {
+  const days = calendar.map(({ day }) => day);
   const found = [...new Set(counts.map(({ variant }) => variant))].sort();
   const seriesOf = (variant: string): ExposureSeries => ({
     variant,
@@ -199,14 +316,6 @@ export function exposuresOf(
   };
 }
 
-function daysBetween(from: Date, to: Date): readonly string[] {
-  const lastDay = Math.floor((to.getTime() - 1) / MS_PER_DAY);
-  const firstDay = Math.max(Math.floor(from.getTime() / MS_PER_DAY), lastDay - MAX_DAYS + 1);
-  return Array.from({ length: Math.max(0, lastDay - firstDay + 1) }, (_, index) =>
-    new Date((firstDay + index) * MS_PER_DAY).toISOString().slice(0, 10),
-  );
-}
-
 /** Counts up to each day, those of days before the first included. */
 function cumulate(days: readonly string[], counts: readonly ExposureCount[]): readonly number[] {
   const sorted = counts.toSorted((left, right) => (left.day < right.day ? -1 : 1));
@@ -221,48 +330,5 @@ function cumulate(days: readonly string[], counts: readonly ExposureCount[]): re
   });
 }
 
-/** Statistics of every variant against the control, which must be among the arms. */
-export function analysisOf(
-  arms: readonly ArmMeasure[],
-  metric: Pick<Metric, "kind" | "goal">,
-  method: PosthogMethod,
-): Analysis {
-  const control = arms.find(({ variant }) => variant === CONTROL);
-  if (!control) throw new Error("there is no control");
-  const treatments = arms.filter((arm) => arm !== control);
-  const baseline = {
-    arm: control,
-    failures: validateVariant(control.sums, metric.kind, true),
-  };
-  const comparisons = compareArms(
-    control.sums,
-    treatments.map(({ sums }) => sums),
-    {
-      level: method.level,
-      goal: metric.goal,
-      prior: null,
-      sequentialTuning: method.sequentialTuning ?? DEFAULT_TUNING,
-      covariates: null,
-      margin: null,
-    },
-  );
-  const variants = treatments.flatMap((arm, index): VariantResult[] => {
-    const comparison = comparisons[index];
-    if (!comparison) return [];
-    const failures = validateVariant(arm.sums, metric.kind, false);
-    // Either's failure leaves nothing to compare (statistics 1.7).
-    const isValid = failures.length === 0 && baseline.failures.length === 0;
-    const numbers = isValid ? posthogNumbers(control.sums, arm.sums, metric.kind, method) : null;
-    return [{ arm, failures, numbers, comparison }];
-  });
-  return { baseline, variants };
-}
-
-/** The sample that an always-valid interval is tuned to unless a number is given (statistics 1.5). */
-export const DEFAULT_TUNING = 5000;
-
 /** The exposure of most experiments: calls of the flag; units with several variants are left out. */
-export const USUAL_CRITERIA: {
-  readonly marker: MeasuredEvent | null;
-  readonly severalVariants: ExposureQuery["severalVariants"];
-} = { marker: null, severalVariants: "exclude" };
+export const USUAL_CRITERIA: ExposureCriteria = { marker: null, severalVariants: "exclude" };

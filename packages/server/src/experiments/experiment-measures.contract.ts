@@ -11,7 +11,12 @@ import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { PERSON_A, PERSON_B, PERSON_C, sampleRow } from "../events/event-store.contract.ts";
 import type { EventRow, EventStore } from "../events/event-store.ts";
-import type { ArmMeasure, ExperimentMeasures, ExposureQuery } from "./experiment-measures.ts";
+import type {
+  ArmMeasure,
+  ExperimentMeasures,
+  ExposureQuery,
+  MeasureOptions,
+} from "./experiment-measures.ts";
 
 const START = Date.UTC(2026, 2, 1);
 const MINUTE = 60_000;
@@ -32,10 +37,16 @@ const QUERY: ExposureQuery = {
   variants: ["control", "test"],
   from: at(0),
   to: new Date(START + 10 * DAY),
+  days: Array.from({ length: 10 }, (_, index) => ({
+    day: `2026-03-${String(index + 1).padStart(2, "0")}`,
+    from: new Date(START + index * DAY),
+  })),
   marker: null,
   severalVariants: "exclude",
+  everyEvent: [],
   conditionOf,
 };
+const PLAIN: MeasureOptions = { lookbackMs: null, breakdown: null, byDay: false, level: 0.95 };
 
 const event = (name: string | null, filters: JsonObject = {}): MeasuredEvent => ({
   event: name,
@@ -50,7 +61,10 @@ const mean = (measure: Measure, more: Partial<Metric> = {}, filters: JsonObject 
     winsorization: null,
     ...more,
   }) as Metric;
-const price = (kind: "sum" | "avg" | "min" | "max") => ({ kind, property: "price" });
+const price = (kind: "sum" | "avg" | "min" | "max" | "unique-values") => ({
+  kind,
+  property: "price",
+});
 
 /** What every {@link ExperimentMeasures} must do. */
 export function describeExperimentMeasures(
@@ -121,8 +135,18 @@ export function describeExperimentMeasures(
         found.map(({ variant, day, units }) => [`${day} ${variant}`, units]),
       );
     };
+    const measureOne = async (
+      metric: Metric,
+      query: Partial<ExposureQuery> = {},
+      options: Partial<MeasureOptions> = {},
+    ) => {
+      const asked = { ...QUERY, ...query };
+      const [measured] = await store.measure(asked, [metric], { ...PLAIN, ...options });
+      if (!measured) throw new Error("a metric was not measured");
+      return measured;
+    };
     const measure = async (metric: Metric, query: Partial<ExposureQuery> = {}) =>
-      (await store.measure({ ...QUERY, ...query }, metric)).map(({ sums }) => sums);
+      (await measureOne(metric, query)).arms.map(({ sums }) => sums);
     const long = { text: "ß".repeat(50_000) };
 
     it("[XR-1] counts a person once, on the day of the first call with a variant of the flag", async () => {
@@ -289,7 +313,7 @@ export function describeExperimentMeasures(
       const steps = [event("bought"), event("paid")];
       const base = { goal: "increase", conversionWindowMs: null } as const;
       const metric: Metric = { ...base, kind: "funnel", steps, order: "ordered" };
-      expect(await store.measure({ ...QUERY, variants }, metric)).toEqual([
+      expect((await measureOne(metric, { variants })).arms).toEqual([
         { variant: "test", sums: { n: 1, sum: 0 }, stepCounts: [0, 0] },
         { variant: "control", sums: { n: 0, sum: 0 }, stepCounts: [0, 0] },
       ]);
@@ -322,7 +346,7 @@ export function describeExperimentMeasures(
           { kind: "total" },
           { kind: "active" },
           { kind: "unique-sessions" },
-          ...(["sum", "avg", "min", "max"] as const).map(price),
+          ...(["sum", "avg", "min", "max", "unique-values"] as const).map(price),
         ),
       });
       const base = { goal: fc.constant("increase" as const), conversionWindowMs: window };
@@ -358,7 +382,8 @@ export function describeExperimentMeasures(
         fc.tuple(person, person).filter(([a, b]) => a !== b),
         { maxLength: 2 },
       );
-      const cases = fc.array(fc.tuple(queries, metrics), { minLength: 3, maxLength: 6 });
+      const several = fc.array(metrics, { minLength: 1, maxLength: 5 });
+      const cases = fc.array(fc.tuple(queries, several), { minLength: 2, maxLength: 3 });
       await fc.assert(
         fc
           .asyncProperty(
@@ -367,15 +392,13 @@ export function describeExperimentMeasures(
             cases,
             async (happenings, merged, asked) => {
               await save(happenings as readonly Happening[], merged);
-              for (const [part, metric] of asked) {
+              for (const [part, metrics] of asked) {
                 const query = { ...QUERY, ...part, from: at(0), to: at(20) };
-                const expected = measureByHand(
-                  happenings as readonly Happening[],
-                  merged,
-                  query,
-                  metric,
+                const expected = metrics.map((metric) =>
+                  measureByHand(happenings as readonly Happening[], merged, query, metric),
                 );
-                expect(await store.measure(query, metric)).toEqual(expected);
+                const measured = await store.measure(query, metrics, PLAIN);
+                expect(measured.map(({ arms }) => arms)).toEqual(expected);
               }
             },
           )
@@ -467,6 +490,10 @@ export function describeExperimentMeasures(
             return numbers.length === 0 ? 0 : Math.min(...numbers);
           case "max":
             return numbers.length === 0 ? 0 : Math.max(...numbers);
+          case "unique-values": {
+            const values = counted.map(({ properties }) => properties?.price ?? null);
+            return new Set(values.filter((value) => value !== null).map(String)).size;
+          }
         }
       };
       const close = (value: number) => expect.closeTo(value, 9) as unknown as number;
@@ -510,6 +537,8 @@ export function describeExperimentMeasures(
             const sums = { n, sum: total(({ y }) => y), sumSquares: total(({ y }) => y * y) };
             return { variant, sums: { ...sums, denominator }, stepCounts: null };
           }
+          case "quantile":
+            throw new Error("quantiles are not counted by hand");
           case "funnel": {
             const reached = members.map((m) =>
               stepsReached(

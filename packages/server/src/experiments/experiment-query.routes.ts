@@ -5,6 +5,7 @@ import { access, projectOf } from "../http/management-api.ts";
 import { wireInstant } from "../http/wire-instant.ts";
 import type { AnalyseExperiment } from "./analyse-experiment.ts";
 import {
+  isRefreshing,
   QueryAnswer,
   QueryBody,
   questionOf,
@@ -12,6 +13,7 @@ import {
   wireExposures,
 } from "./experiment-query.schemas.ts";
 import type { Experiments } from "./experiments.ts";
+import type { Freshness } from "./keep-answers.ts";
 import { exposureCriteriaOf, methodOf, metricOf } from "./metric.schemas.ts";
 
 /** Queries about experiments: who was exposed, and what a metric says (posthog-api 5.11). */
@@ -20,11 +22,9 @@ export function experimentQueryRoutes(
   {
     experiments,
     analyseExperiment,
-    clock,
   }: {
     experiments: Pick<Experiments, "experiment">;
     analyseExperiment: AnalyseExperiment;
-    clock: () => Date;
   },
 ): void {
   app.post(
@@ -44,14 +44,20 @@ export function experimentQueryRoutes(
       const view = await experimentOf(project.id, question.experimentId);
       const { exposureCriteria, statsConfig } = view.experiment;
       const criteria = exposureCriteriaOf(exposureCriteria, project.timeZone);
-      const asked = { project, view, criteria };
-      const computed = () => ({ is_cached: false, last_refresh: wireInstant(clock()) });
-      if (question.kind === "ExperimentExposureQuery")
-        return { ...wireExposures(await analyseExperiment.exposures(asked)), ...computed() };
+      const refresh = isRefreshing(request.body.refresh);
+      const asked = { project, view, criteria, refresh };
+      const told = ({ isCached, computedAt }: Freshness) => ({
+        is_cached: isCached,
+        last_refresh: wireInstant(computedAt),
+      });
+      if (question.kind === "ExperimentExposureQuery") {
+        const exposures = await analyseExperiment.exposures(asked);
+        return { ...wireExposures(exposures), ...told(exposures) };
+      }
       const method = methodOf(statsConfig);
       const metric = metricOf(question.metric, "query__metric", project.timeZone);
       const analysis = await analyseExperiment.analyse({ ...asked, metric, method });
-      return { ...wireAnalysis(analysis, question.metric, method), ...computed() };
+      return { ...wireAnalysis(analysis, question.metric, method), ...told(analysis) };
     },
   );
 

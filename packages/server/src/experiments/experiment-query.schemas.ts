@@ -5,14 +5,26 @@ import { Refusal } from "../http/errors.ts";
 import { wireNames } from "../http/wire-field-name.ts";
 import { wireInstant } from "../http/wire-instant.ts";
 import { AnyObject } from "../http/wire-schemas.ts";
-import type { Analysis, ExposureSeries, Exposures, VariantResult } from "./analyse-experiment.ts";
+import type { Analysis, ExposureSeries, Exposures } from "./analyse-experiment.ts";
+import type { VariantResult } from "./analyse-measured.ts";
 
 export const QueryBody = Type.Object({
   query: Type.Record(Type.String(), Type.Unknown(), {
     description:
       "`kind` (`ExperimentExposureQuery` or `ExperimentQuery`), `experiment_id`, and for the latter `metric`: an `ExperimentMetric` of type mean, funnel, ratio or retention.",
   }),
+  refresh: Type.Optional(
+    Type.Unknown({
+      description:
+        "`true` or a way to refresh by force computes anew what is not final: answers about an ended experiment are.",
+    }),
+  ),
 });
+
+/** Whether an answer is to be computed anew, by any of the ways that clients ask for it. */
+export function isRefreshing(refresh: unknown): boolean {
+  return refresh === true || refresh === "force_blocking" || refresh === "force_async";
+}
 
 /** What a query answers depends on its kind (statistics 1.8, 1.9). */
 export const QueryAnswer = AnyObject;

@@ -21,6 +21,7 @@ import {
 } from "./experiment-results.schemas.ts";
 import { wireExperiment } from "./experiments.schemas.ts";
 import type { Experiments, ExperimentView } from "./experiments.ts";
+import type { Freshness } from "./keep-answers.ts";
 import { exposureCriteriaOf, insightMetricOf, methodOf, metricOf } from "./metric.schemas.ts";
 
 const EXPERIMENT = "/api/projects/:project_id/experiments/:id";
@@ -32,12 +33,10 @@ export function experimentResultsRoutes(
     experiments,
     analyseExperiment,
     accounts,
-    clock,
   }: {
     experiments: Pick<Experiments, "experiment">;
     analyseExperiment: AnalyseExperiment;
     accounts: Pick<AccountStore, "user">;
-    clock: () => Date;
   },
 ): void {
   const load = async (request: FastifyRequest) => {
@@ -46,12 +45,23 @@ export function experimentResultsRoutes(
     const { exposureCriteria, statsConfig, createdById } = view.experiment;
     const method = methodOf(statsConfig);
     const criteria = exposureCriteriaOf(exposureCriteria, project.timeZone);
-    const analyse = (metric: Metric) =>
-      analyseExperiment.analyse({ project, view, criteria, metric, method });
-    const answer = async <Result extends object>(result: Result) => ({
+    const refresh = queryText(request.query, "refresh") === "true";
+    const analyse = (metrics: readonly Metric[]) =>
+      analyseExperiment.analyseAll({
+        project,
+        view,
+        criteria,
+        method,
+        refresh,
+        metrics: metrics.map((metric) => ({ metric })),
+      });
+    const answer = async <Result extends object>(
+      analyses: readonly Freshness[],
+      result: Result,
+    ) => ({
       ...wireExperiment(view, await usersById(accounts, [createdById])),
-      last_refresh: wireInstant(clock()),
-      is_cached: false,
+      last_refresh: wireInstant(oldestOf(analyses)),
+      is_cached: analyses.every(({ isCached }) => isCached),
       ...result,
     });
     return { timeZone: project.timeZone, view, method, analyse, answer };
@@ -79,17 +89,20 @@ export function experimentResultsRoutes(
       if (!primary)
         throw new Refusal("invalid_input", "Experiment has no target metric", { attr: "filters" });
       refuseDraft(view);
-      const analysis = await analyse(primary);
+      const sentMetrics = parsed.map(({ metric }) => metric);
+      const all = await analyse(insight ? [insight, ...sentMetrics] : sentMetrics);
+      const [analysis] = all;
+      if (!analysis) throw new Error("no metric was analysed");
       const arms = armsOf(analysis);
       const missing = missingData(arms);
       if (missing) throw noResults(missing);
       const classic = classicResultOf(arms, primary);
-      const analysed = [];
-      for (const { sent, metric } of parsed)
-        analysed.push(
-          wireAnalysis(metric === primary ? analysis : await analyse(metric), sent, method),
-        );
-      return await answer({
+      const own = insight ? all.slice(1) : all;
+      const analysed = parsed.flatMap(({ sent }, index) => {
+        const one = own[index];
+        return one ? [wireAnalysis(one, sent, method)] : [];
+      });
+      return await answer(all, {
         result: classic && wireClassicResult(classic, primary, filters ?? {}),
         metrics: analysed,
       });
@@ -125,14 +138,17 @@ export function experimentResultsRoutes(
       const metric = insightMetricOf(isJsonObject(filters) ? filters : null, where, timeZone);
       if (!metric) throw refuse("Invalid metric ID");
       refuseDraft(view);
-      const arms = armsOf(await analyse(metric));
+      const analyses = await analyse([metric]);
+      const [analysis] = analyses;
+      if (!analysis) throw new Error("no metric was analysed");
+      const arms = armsOf(analysis);
       const missing = missingData(arms);
       if (missing) throw noResults(missing);
       const classic = classicResultOf(arms, metric);
       const values = arms
         .filter(({ sums }) => sums.n > 0)
         .map(({ variant, sums }) => [variant, sums.sum / sums.n]);
-      return await answer({
+      return await answer(analyses, {
         result: {
           ...(classic && wireClassicResult(classic, metric, filters as JsonObject)),
           result: Object.fromEntries(values),
@@ -140,6 +156,11 @@ export function experimentResultsRoutes(
       });
     },
   );
+}
+
+/** When the first of several answers was computed. */
+function oldestOf(answers: readonly Freshness[]): Date {
+  return new Date(Math.min(...answers.map(({ computedAt }) => computedAt.getTime())));
 }
 
 function armsOf({ baseline, variants }: Analysis) {

@@ -12,7 +12,8 @@ import { validateComparison } from "@hedgerow/core/flags/validate-comparison";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
 import type { PosthogMethod } from "@hedgerow/core/statistics/posthog-analysis";
 import { Refusal } from "../http/errors.ts";
-import { DEFAULT_TUNING, type ExposureCriteria, USUAL_CRITERIA } from "./analyse-experiment.ts";
+import { type ExposureCriteria, USUAL_CRITERIA } from "./analyse-experiment.ts";
+import { DEFAULT_TUNING } from "./analyse-measured.ts";
 
 const MAX_STEPS = 20;
 const MAX_FILTERS = 100;

@@ -103,6 +103,7 @@ export async function openDuckDbEvents(
   let inserting: Promise<unknown> = Promise.resolve();
   let hasFailed = false;
   let isIndexDamaged = false;
+  let rewritten = 0;
   const waiters = new Set<{ readonly position: number; readonly resolve: () => void }>();
 
   /** Adds events that are stored and not in the index: it was lost, or the process died in between. */
@@ -230,6 +231,14 @@ export async function openDuckDbEvents(
     return run;
   }
 
+  /** Changes events that are stored. */
+  function rewrite(work: (writer: DuckDBConnection) => Promise<void>): Promise<void> {
+    return afterOthers(async () => {
+      await file.write(work);
+      rewritten++;
+    });
+  }
+
   /** Runs queries within the time that reading may take. */
   function read<Result>(
     use: (connection: DuckDBConnection, timeUp: () => void) => Promise<Result>,
@@ -302,7 +311,7 @@ export async function openDuckDbEvents(
 
     ...createFlagCalls(read),
 
-    ...createExperimentMeasures(read),
+    ...createExperimentMeasures(read, async () => `${stored} ${rewritten}`),
 
     async count(query) {
       const search = searchOf(query);
@@ -343,12 +352,10 @@ export async function openDuckDbEvents(
     removeDeadLetters: (positions) => file.write((writer) => removeDeadLetters(writer, positions)),
 
     deleteEventsOf: (projectId, personIds, upTo) =>
-      afterOthers(() =>
-        file.write((writer) => deleteEvents(writer, { projectId, personIds, upTo })),
-      ),
+      rewrite((writer) => deleteEvents(writer, { projectId, personIds, upTo })),
 
     reassign: (projectId, moves, upTo) =>
-      afterOthers(() => file.write((writer) => moveEvents(writer, { projectId, moves, upTo }))),
+      rewrite((writer) => moveEvents(writer, { projectId, moves, upTo })),
 
     async close() {
       await inserting;

@@ -124,7 +124,6 @@ async function experimentsOf({ writes }: SqlDatabase, projectId: number, count: 
     created_at: 0,
     updated_at: 0,
     created_by: null,
-    holdout_id: null,
   };
   const rows = await writes
     .insertInto("experiments")

@@ -1,0 +1,282 @@
+import type { FunnelEvent } from "@hedgerow/core/experiments/funnel";
+import { retentionOfUnit, stepsReached } from "@hedgerow/core/experiments/measure-unit";
+import type {
+  FunnelMetric,
+  MeasuredEvent,
+  RetentionMetric,
+} from "@hedgerow/core/experiments/metric";
+import type { ArmMeasure } from "../../../experiments/experiment-measures.ts";
+import { createSlices } from "../../../platform/slices.ts";
+import type { Exposed } from "./exposed-units.ts";
+import { identify, matchEvents } from "./matching.ts";
+import {
+  commonConditions,
+  declaredArms,
+  exposedJoin,
+  Parameters,
+  type Part,
+  type Reading,
+} from "./reading.ts";
+import type { Arms, Tallies } from "./tallies.ts";
+
+/** Metrics that depend on the order of a unit's events. */
+export type StepMetric = FunnelMetric | RetentionMetric;
+
+/** Kinds of events told by one number. */
+const BITS = 30;
+
+/**
+ * Measures metrics by one scan of the events, unit by unit, each by the rules of core. The table
+ * `exposed` is there.
+ */
+export async function measureSteps(
+  reading: Reading,
+  metrics: readonly StepMetric[],
+  { exposed, byDay }: { readonly exposed: Exposed; readonly byDay: boolean },
+): Promise<readonly Tallies[]> {
+  if (metrics.length === 0) return [];
+  const kinds = new Map<string, MeasuredEvent>();
+  for (const kind of metrics.flatMap(kindsOf)) kinds.set(identify(kind), kind);
+  const names = [...kinds.keys()];
+  const hasFunnel = metrics.some(({ kind }) => kind === "funnel");
+  // Without a window the first exposure leaves the most time; with one a later may (statistics 1.2).
+  const hasWindow = metrics.some(
+    (metric) => metric.kind === "funnel" && metric.conversionWindowMs !== null,
+  );
+  const counts = metrics.map((metric) =>
+    countUnits(metric, {
+      places: kindsOf(metric).map((kind) => 1 + names.indexOf(identify(kind))),
+      dayStarts: byDay ? reading.query.days.map(({ from }) => from.getTime()) : null,
+    }),
+  );
+  for await (const unit of unitsOf(reading, exposed, [...kinds.values()], { hasFunnel, hasWindow }))
+    for (const count of counts) count.add(unit);
+  return counts.map((count) => count.tallies());
+}
+
+/** The kinds of events that a metric looks at, exposures apart. */
+function kindsOf(metric: StepMetric): readonly MeasuredEvent[] {
+  return metric.kind === "funnel"
+    ? [...metric.steps, ...(metric.exclusions ?? []).map(({ events }) => events)]
+    : [metric.start, metric.completion];
+}
+
+/** A unit and its events from its exposure on, in order, with the kinds that each is: 0 exposes. */
+interface UnitEvents {
+  readonly number: number;
+  readonly variant: string;
+  readonly cell: number;
+  readonly exposureMs: number;
+  readonly events: { readonly at: number; readonly kinds: readonly number[] }[];
+}
+
+/** The exposed units of declared variants, one after another; those without events too. */
+async function* unitsOf(
+  { connection, query, timeUp }: Reading,
+  { marker }: Exposed,
+  kinds: readonly MeasuredEvent[],
+  { hasFunnel, hasWindow }: { readonly hasFunnel: boolean; readonly hasWindow: boolean },
+): AsyncGenerator<UnitEvents> {
+  const join = exposedJoin(query);
+  const reading = { connection, query, timeUp };
+  const matching = await matchEvents(reading, kinds, { name: "steps", join, lookbackMs: 0 });
+  const exposes: Part = (parameters) => {
+    const parts = [
+      `(${marker.condition(parameters)})`,
+      `${marker.variant(parameters)} = x.variant`,
+    ];
+    if (!hasWindow) parts.push("e.timestamp = x.exposed_at");
+    return parts.join(" and ");
+  };
+  const all: Part[] = [
+    hasFunnel ? exposes : () => "false",
+    ...kinds.map((kind) => matching.conditionOf(kind)),
+  ];
+  const parameters = new Parameters();
+  const common = [...commonConditions(query, parameters), declaredArms(query, parameters)];
+  const columns = Array.from({ length: Math.ceil(all.length / BITS) }, (_, index) => index);
+  const masks = columns.map((column) => {
+    const bits = all
+      .slice(column * BITS, (column + 1) * BITS)
+      .map((part, bit) => `case when ${part(parameters)} then ${2 ** bit} else 0 end`);
+    return `(${bits.join(" + ")})::integer as kinds_${column}`;
+  });
+  const isAny = columns.map((column) => `kinds_${column} <> 0`).join(" or ");
+  const result = await connection.stream(
+    `select x.number, x.variant, x.cell, epoch_ms(x.exposed_at)::double as at_ms, f.event_ms,
+        ${columns.map((column) => `coalesce(f.kinds_${column}, 0)`).join(", ")}
+      from exposed x left join (
+        select number, epoch_ms(timestamp)::double as event_ms, position,
+            ${columns.map((column) => `kinds_${column}`).join(", ")}
+          from (
+            select x.number, e.timestamp, e.position, ${masks.join(", ")}
+              from events e ${join} ${matching.join} ${hasFunnel ? marker.join : ""}
+              where ${common.join(" and ")})
+          where ${isAny}) f on f.number = x.number
+      where ${declaredArms(query, parameters)}
+      order by x.number, f.event_ms, f.position`,
+    parameters.values,
+  );
+  let unit: UnitEvents | undefined;
+  const slices = createSlices();
+  for await (const rows of result.yieldRows()) {
+    for (const row of rows) {
+      const [number, variant, cell, exposureMs, at, ...bits] = row as unknown as [
+        number,
+        string,
+        number,
+        number,
+        number | null,
+        ...number[],
+      ];
+      if (unit?.number !== number) {
+        if (unit) yield unit;
+        unit = { number, variant, cell, exposureMs, events: [] };
+      }
+      if (at !== null) unit.events.push({ at, kinds: kindsOfBits(bits) });
+      if (slices.isOver()) {
+        await slices.next();
+        timeUp();
+      }
+    }
+  }
+  if (unit) yield unit;
+}
+
+function kindsOfBits(columns: readonly number[]): readonly number[] {
+  const kinds: number[] = [];
+  for (const [column, bits] of columns.entries())
+    for (let bit = 0; bits >> bit > 0; bit += 1)
+      if (((bits >> bit) & 1) === 1) kinds.push(column * BITS + bit);
+  return kinds;
+}
+
+/** What one unit's events come to: numbers to be added up, and for funnels to zero at first. */
+type Outcome = readonly number[];
+
+/** Adds up what a metric says of units. */
+function countUnits(
+  metric: StepMetric,
+  {
+    places,
+    dayStarts,
+  }: {
+    /** Where each of the metric's kinds of events stands among all. */
+    readonly places: readonly number[];
+    /** Beginnings of the days to tell; `null` for none. */
+    readonly dayStarts: readonly number[] | null;
+  },
+) {
+  const measureUnit = metric.kind === "funnel" ? funnelOutcome(metric) : retentionOutcome(metric);
+  const width = metric.kind === "funnel" ? 1 + metric.steps.length : 2;
+  const arms = new Map<string, number[]>();
+  const cells = new Map<number, Map<string, number[]>>();
+  const days = dayStarts?.map(() => new Map<string, number[]>()) ?? [];
+  const add = (to: Map<string, number[]>, variant: string, outcome: Outcome) => {
+    const totals = to.get(variant) ?? new Array<number>(width).fill(0);
+    for (const [place, value] of outcome.entries()) totals[place] = (totals[place] ?? 0) + value;
+    to.set(variant, totals);
+  };
+  const nothing = new Array<number>(width).fill(0);
+
+  return {
+    add({ variant, cell, exposureMs, events: all }: UnitEvents): void {
+      const events: FunnelEvent[] = [];
+      for (const { at, kinds } of all) {
+        const steps = kinds.flatMap((kind) => stepsOfKind(metric, places, kind));
+        if (steps.length > 0) events.push({ at, steps });
+      }
+      const outcome = measureUnit(events, exposureMs);
+      add(arms, variant, outcome);
+      const inCell = cells.get(cell) ?? new Map<string, number[]>();
+      cells.set(cell, inCell);
+      add(inCell, variant, outcome);
+      if (dayStarts === null) return;
+      // What each day with events adds to what was known the day before.
+      let known = nothing;
+      const dayOf = (at: number) => Math.max(0, lastAtMost(dayStarts, at));
+      const tell = (day: number, known_: Outcome, next: Outcome) => {
+        const on = days[day];
+        if (on)
+          add(
+            on,
+            variant,
+            next.map((value, place) => value - (known_[place] ?? 0)),
+          );
+      };
+      const exposureDay = dayOf(exposureMs);
+      const ofDay = new Set([exposureDay, ...events.map(({ at }) => dayOf(at))]);
+      for (const day of [...ofDay].sort((left, right) => left - right)) {
+        const end = dayStarts[day + 1] ?? Number.POSITIVE_INFINITY;
+        const next = measureUnit(
+          events.filter(({ at }) => at < end),
+          exposureMs,
+        );
+        tell(day, known, next);
+        known = [...next];
+      }
+    },
+
+    tallies(): Tallies {
+      const armsOf = (totals: ReadonlyMap<string, readonly number[]>): Arms =>
+        new Map(
+          [...totals].map(([variant, outcome]) => [variant, armOf(metric, variant, outcome)]),
+        );
+      const running = new Map<string, number[]>();
+      return {
+        arms: armsOf(arms),
+        cells: new Map([...cells].map(([cell, totals]) => [cell, armsOf(totals)])),
+        days: days.map((changes) => {
+          for (const [variant, change] of changes) add(running, variant, change);
+          return armsOf(new Map([...running].map(([variant, totals]) => [variant, [...totals]])));
+        }),
+      };
+    },
+  };
+}
+
+/** What an event's kind is to a metric: for funnels 0 exposes, 1 is the first step, and so on. */
+function stepsOfKind(
+  metric: StepMetric,
+  places: readonly number[],
+  kind: number,
+): readonly number[] {
+  const steps: number[] = metric.kind === "funnel" && kind === 0 ? [0] : [];
+  const first = metric.kind === "funnel" ? 1 : 0;
+  for (const [index, place] of places.entries()) if (place === kind) steps.push(first + index);
+  return steps;
+}
+
+function funnelOutcome(metric: FunnelMetric) {
+  return (events: readonly FunnelEvent[]): Outcome => {
+    const reached = stepsReached(events, metric);
+    return [1, ...metric.steps.map((_, step) => (step < reached ? 1 : 0))];
+  };
+}
+
+function retentionOutcome(metric: RetentionMetric) {
+  return (events: readonly FunnelEvent[], exposureMs: number): Outcome => {
+    const { started, retained } = retentionOfUnit(events, exposureMs, metric);
+    return [started ? 1 : 0, retained ? 1 : 0];
+  };
+}
+
+function armOf(metric: StepMetric, variant: string, outcome: Outcome): ArmMeasure {
+  const [n = 0, ...counts] = outcome;
+  const last = counts.at(-1) ?? 0;
+  if (metric.kind === "funnel") return { variant, sums: { n, sum: last }, stepCounts: counts };
+  const denominator = { sum: n, sumSquares: n, withMain: last };
+  return { variant, sums: { n, sum: last, sumSquares: last, denominator }, stepCounts: null };
+}
+
+/** The place of the last of ascending numbers that is at most another; -1 for none. */
+function lastAtMost(numbers: readonly number[], most: number): number {
+  let low = -1;
+  let high = numbers.length - 1;
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if ((numbers[middle] ?? Number.POSITIVE_INFINITY) <= most) low = middle;
+    else high = middle - 1;
+  }
+  return low;
+}
