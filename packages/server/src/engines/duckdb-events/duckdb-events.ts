@@ -23,7 +23,7 @@ import {
 import { openDuckDbFile } from "./duckdb-file.ts";
 import { MOST_CLAIMS, openEventIndex } from "./event-index/event-index.ts";
 import { DamagedRun } from "./event-index/key-run.ts";
-import { appendRows, createEventTable, insertIdOf, type TextRow } from "./event-rows.ts";
+import { createEventTable, createRowAppending, insertIdOf, type TextRow } from "./event-rows.ts";
 import { createExperimentMeasures } from "./experiment-measures.ts";
 import { fillIndex } from "./fill-index.ts";
 import { countEvents, findEvents, projectsWithEvents, readEventsAfter } from "./find-events.ts";
@@ -39,6 +39,7 @@ import {
   readReceipt,
   removeReceipts,
 } from "./receipts.ts";
+import { createStatements } from "./statements.ts";
 
 export interface DuckDbEventsOptions {
   /** Memory that DuckDB may use before it spills to its temporary folder; 128 MiB unless given. */
@@ -91,6 +92,13 @@ export async function openDuckDbEvents(
     prepare: createTables,
     maxReaders: MAX_READERS,
   });
+  const statements = createStatements();
+  const appendRows = createRowAppending(statements);
+  const savePosition = async (writer: DuckDBConnection, position: number) => {
+    const statement = await statements(writer, "update consumer set position = $1::bigint");
+    statement.bindBigInt(1, BigInt(position));
+    await statement.run();
+  };
   const now = options.now ?? (() => new Date());
   const receiptMs = (options.receiptDays ?? 30) * MS_PER_DAY;
   let stored = await file.read(readPosition);
@@ -365,7 +373,8 @@ export async function openDuckDbEvents(
   };
 }
 
-async function createTables(connection: DuckDBConnection): Promise<void> {
+/** All tables of a file, where they are missing, and what is brought up to this version. */
+export async function createTables(connection: DuckDBConnection): Promise<void> {
   await createEventTable(connection);
   await createMergeTables(connection);
   await createTextTables(connection);
@@ -374,10 +383,6 @@ async function createTables(connection: DuckDBConnection): Promise<void> {
   await createPersonChangeTables(connection);
   await connection.run("create table if not exists consumer (position bigint not null)");
   await connection.run("insert into consumer select 0 where not exists (from consumer)");
-}
-
-async function savePosition(connection: DuckDBConnection, position: number): Promise<void> {
-  await connection.run("update consumer set position = $1::bigint", [String(position)]);
 }
 
 async function readPosition(connection: DuckDBConnection): Promise<number> {

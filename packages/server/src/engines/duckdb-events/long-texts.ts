@@ -8,10 +8,12 @@ import type { DuckDBConnection } from "@duckdb/node-api";
  */
 const MAX_TEXT_BYTES = 12 * 1024;
 const MAX_PIECE_BYTES = 3 * 1024;
+/** Texts of events resemble each other. Tables that are older keep the compression they have. */
+export const TEXT_COMPRESSION = "using compression zstd";
 /** A UTF-16 unit takes at most this many bytes of UTF-8. */
 const MAX_UNIT_BYTES = 3;
 /** What is appended is handed over at this size: until then it cannot leave memory. */
-export const CHARS_PER_FLUSH = 4 * 1024 * 1024;
+const CHARS_PER_FLUSH = 4 * 1024 * 1024;
 
 /** Two tables: an event may be stored and be a dead letter as well, at one position. */
 const TABLES = ["event_texts", "letter_texts"] as const;
@@ -23,7 +25,7 @@ export async function createTextTables(connection: DuckDBConnection): Promise<vo
   for (const table of TABLES) {
     await connection.run(
       `create table if not exists ${table}
-        (position bigint not null, piece integer not null, text varchar not null)`,
+        (position bigint not null, piece integer not null, text varchar not null ${TEXT_COMPRESSION})`,
     );
   }
 }

@@ -1,0 +1,146 @@
+/** Ends a field; in UTF-8 this byte stands for nothing else. */
+export const FIELD_END = 0x1f;
+/** Stands between two rows. */
+export const ROW_END = 0;
+/** Begins a text of which every byte follows as two hexadecimal digits. */
+export const HEX_MARK = 0x1b;
+
+/** Shorter texts are copied here: calling for it takes longer. */
+const SHORT_CHARS = 64;
+/** A UTF-16 unit takes at most this many bytes of UTF-8. */
+const MAX_UNIT_BYTES = 3;
+const FIRST_CAPACITY = 64 * 1024;
+const HIGH_FACTOR = 1e9;
+const HIGH_DIGITS = 9;
+
+/** Rows of fields as one run of UTF-8, which DuckDB takes apart on a thread of its own. */
+export interface PackedRows {
+  /** A whole number, exact as a `number`. Throws for any other. */
+  whole(value: number): void;
+  /** A text; control characters in it, and the lack of any, are written as {@link HEX_MARK} tells. */
+  text(value: string): void;
+  /** A text known to be neither empty nor to hold control characters, as JSON never does. */
+  json(value: string): void;
+  /** A field without a value: it has no bytes. */
+  absent(): void;
+  endRow(): void;
+  readonly rowCount: number;
+  readonly byteCount: number;
+  /** Whether any text is written in hexadecimal digits. */
+  readonly hasHex: boolean;
+  /** All rows since the beginning; of use until more is written. */
+  bytes(): Uint8Array;
+  /** Begins anew, in the same memory. */
+  clear(): void;
+}
+
+export function createPackedRows(): PackedRows {
+  let to = Buffer.allocUnsafeSlow(FIRST_CAPACITY);
+  let at = 0;
+  let rowCount = 0;
+  let hasHex = false;
+
+  function makeRoom(bytes: number): void {
+    if (at + bytes <= to.length) return;
+    const larger = Buffer.allocUnsafeSlow(Math.max(2 * to.length, at + bytes));
+    to.copy(larger, 0, 0, at);
+    to = larger;
+  }
+
+  function endField(): void {
+    to[at++] = FIELD_END;
+  }
+
+  function putDigits(value: number, digits: number): void {
+    let rest = value;
+    for (let index = at + digits - 1; index >= at; index--) {
+      const next = Math.trunc(rest / 10);
+      to[index] = 0x30 + rest - 10 * next;
+      rest = next;
+    }
+    at += digits;
+  }
+
+  function putWhole(value: number): void {
+    if (value >= HIGH_FACTOR) {
+      const high = Math.floor(value / HIGH_FACTOR);
+      putWhole(high);
+      putDigits(value - HIGH_FACTOR * high, HIGH_DIGITS);
+      return;
+    }
+    let digits = 1;
+    for (let bound = 10; value >= bound; bound *= 10) digits++;
+    putDigits(value, digits);
+  }
+
+  /** False for a text that is not to be written a byte a character; nothing is written then. */
+  function putAscii(value: string): boolean {
+    for (let index = 0; index < value.length; index++) {
+      const code = value.charCodeAt(index);
+      if (code < 0x20 || code > 0x7e) return false;
+      to[at + index] = code;
+    }
+    at += value.length;
+    return true;
+  }
+
+  function putHex(value: string): void {
+    const digits = Buffer.from(value).toString("hex");
+    makeRoom(digits.length + 2);
+    to[at++] = HEX_MARK;
+    at += to.write(digits, at);
+    hasHex = true;
+  }
+
+  return {
+    whole(value) {
+      if (!Number.isSafeInteger(value)) throw new Error(`not a whole number: ${value}`);
+      makeRoom(32);
+      if (value < 0) to[at++] = 0x2d;
+      putWhole(Math.abs(value));
+      endField();
+    },
+    text(value) {
+      makeRoom(MAX_UNIT_BYTES * value.length + 1);
+      if (value === "" || value.length > SHORT_CHARS || !putAscii(value)) {
+        if (value === "" || holdsControls(value)) putHex(value);
+        else at += to.write(value, at);
+      }
+      endField();
+    },
+    json(value) {
+      makeRoom(MAX_UNIT_BYTES * value.length + 1);
+      at += to.write(value, at);
+      endField();
+    },
+    absent() {
+      makeRoom(1);
+      endField();
+    },
+    endRow() {
+      makeRoom(1);
+      to[at++] = ROW_END;
+      rowCount++;
+    },
+    get rowCount() {
+      return rowCount;
+    },
+    get byteCount() {
+      return at;
+    },
+    get hasHex() {
+      return hasHex;
+    },
+    bytes: () => to.subarray(0, Math.max(0, at - 1)),
+    clear() {
+      at = 0;
+      rowCount = 0;
+      hasHex = false;
+    },
+  };
+}
+
+function holdsControls(text: string): boolean {
+  for (let index = 0; index < text.length; index++) if (text.charCodeAt(index) < 0x20) return true;
+  return false;
+}
