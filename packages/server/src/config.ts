@@ -153,6 +153,62 @@ const Settings = Type.Object({
     maximum: 1440,
     default: 5,
   }),
+  pluginsAccess: Type.Enum(["none", "config", "install", "root"], {
+    flag: "plugins-access",
+    env: "HEDGEROW_PLUGINS_ACCESS",
+    description:
+      "what organizations may do with transformations: config enables, install adds, root shares them with all",
+    expects: "none, config, install or root",
+    default: "root",
+  }),
+  pluginFolder: optionalText({
+    flag: "plugin-folder",
+    env: "HEDGEROW_PLUGIN_FOLDER",
+    description: "folder below which transformations may be installed from this machine (file:…)",
+    expects: "a path",
+    default: null,
+  }),
+  githubUrl: Type.String({
+    flag: "github-url",
+    env: "HEDGEROW_GITHUB_URL",
+    description: "GitHub, or a mirror of it, from which transformations are installed",
+    expects: "an http or https URL",
+    format: "http-url",
+    default: "https://github.com",
+  }),
+  githubApiUrl: optionalText({
+    flag: "github-api-url",
+    env: "HEDGEROW_GITHUB_API_URL",
+    description:
+      "GitHub's API; unless given, https://api.github.com, or /api/v3 of the mirror of GitHub",
+    expects: "an http or https URL",
+    format: "http-url",
+    default: null,
+  }),
+  gitlabUrl: Type.String({
+    flag: "gitlab-url",
+    env: "HEDGEROW_GITLAB_URL",
+    description: "GitLab, or a mirror of it, from which transformations are installed",
+    expects: "an http or https URL",
+    format: "http-url",
+    default: "https://gitlab.com",
+  }),
+  npmUrl: Type.String({
+    flag: "npm-url",
+    env: "HEDGEROW_NPM_URL",
+    description: "npm registry from which transformations are installed",
+    expects: "an http or https URL",
+    format: "http-url",
+    default: "https://registry.npmjs.org",
+  }),
+  privateNetworks: Type.Array(Type.String({ format: "network" }), {
+    flag: "private-networks",
+    env: "HEDGEROW_PRIVATE_NETWORKS",
+    description:
+      "networks that are not public and that installs of transformations may reach all the same, e.g. 10.0.0.0/8",
+    expects: "IP addresses or CIDR ranges, separated by commas",
+    default: [],
+  }),
   logLevel: Type.Enum(["trace", "debug", "info", "warn", "error", "fatal", "silent"], {
     flag: "log-level",
     env: "LOG_LEVEL",
@@ -190,7 +246,7 @@ const Settings = Type.Object({
   }),
 });
 
-/** The checked settings of one process. `data` and `geoIpDatabase` are absolute paths. */
+/** The checked settings of one process. `data`, `geoIpDatabase` and `pluginFolder` are absolute paths, URLs of mirrors end without a slash. */
 export type Config = Readonly<Static<typeof Settings>>;
 
 type SettingName = keyof Config;
@@ -274,6 +330,11 @@ function check(flags: Readonly<Record<string, string | undefined>>, env: Environ
     ...config,
     data: resolve(config.data),
     geoIpDatabase: config.geoIpDatabase === null ? null : resolve(config.geoIpDatabase),
+    pluginFolder: config.pluginFolder === null ? null : resolve(config.pluginFolder),
+    githubUrl: withoutSlash(config.githubUrl),
+    githubApiUrl: config.githubApiUrl && withoutSlash(config.githubApiUrl),
+    gitlabUrl: withoutSlash(config.gitlabUrl),
+    npmUrl: withoutSlash(config.npmUrl),
     adminEmail: config.adminEmail?.toLowerCase() ?? null,
   };
 }
@@ -291,6 +352,7 @@ function decode(name: SettingName, text: string): unknown {
     case "cohortMinutes":
       return /^\d{1,5}$/.test(text) ? Number(text) : text;
     case "trustedProxies":
+    case "privateNetworks":
       return text
         .split(",")
         .map((part) => part.trim())
@@ -376,6 +438,7 @@ const validate = new Ajv({ strict: false, meta: false, validateSchema: false })
   .addFormat("host", (text: string) => isIP(text) !== 0 || isHostName(text))
   .addFormat("network", isNetwork)
   .addFormat("postgres-url", isPostgresUrl)
+  .addFormat("http-url", isHttpUrl)
   .compile(Settings);
 
 function isHostName(text: string): boolean {
@@ -399,6 +462,14 @@ function isNetwork(text: string): boolean {
   } catch {
     return false;
   }
+}
+
+function isHttpUrl(text: string): boolean {
+  return /^https?:\/\//i.test(text) && URL.canParse(text);
+}
+
+function withoutSlash(url: string): string {
+  return url.replace(/\/+$/, "");
 }
 
 function isPostgresUrl(text: string): boolean {

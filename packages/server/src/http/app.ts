@@ -51,11 +51,20 @@ export function createApp(options: { logger: FastifyBaseLogger }): App {
     clientErrorHandler: answerUnreadable,
     forceCloseConnections: "idle",
     // `/api/environments/…` is another name for `/api/projects/…` (decision 1), and `/api/person`
-    // the older one for the persons of the current project (posthog-api 3.4).
+    // the older one for the persons of the current project (posthog-api 3.4); `plugins` and
+    // `plugin_configs` are PostHog's names for transformations and their configs (decision 10).
     rewriteUrl: (request) =>
       (request.url ?? "/")
         .replace(/^\/api\/environments(?=\/|\?|$)/, "/api/projects")
-        .replace(/^\/api\/person(?=\/|\?|$)/, "/api/projects/@current/persons"),
+        .replace(/^\/api\/person(?=\/|\?|$)/, "/api/projects/@current/persons")
+        .replace(
+          /^(\/api\/organizations\/[^/?]+)\/plugins(?=\/|\?|$)/,
+          "$1/pipeline_transformations",
+        )
+        .replace(
+          /^(\/api\/projects\/[^/?]+)\/plugin_configs(?=\/|\?|$)/,
+          "$1/pipeline_transformation_configs",
+        ),
   }).withTypeProvider<TypeBoxTypeProvider>();
   app.setValidatorCompiler(validatorCompiler);
   app.setSerializerCompiler(serializerCompiler);

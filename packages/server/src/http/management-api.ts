@@ -6,7 +6,7 @@ import { bearerOf } from "./credentials.ts";
 import { Refusal } from "./errors.ts";
 import { answerExactNumbers } from "./exact-answers.ts";
 import { parseStrictJson } from "./parse-json.ts";
-import { readForm } from "./read-form.ts";
+import { type FormFile, readForm, readFormFiles } from "./read-form.ts";
 
 /**
  * Who may call a management route; every route declares one (`...access("feature_flag:read")`), and
@@ -26,9 +26,15 @@ export function access(scope: Scope | "any-key", on: Access["on"] = "project") {
 
 /**
  * Route options of a route that takes multipart forms as well as JSON.
- * @param toBody makes the body, as JSON would give it, of the form's fields; may throw a {@link Refusal}
+ * @param toBody makes the body, as JSON would give it, of the form's fields and files; may throw a
+ * {@link Refusal}
  */
-export function takesForms(toBody: (fields: ReadonlyMap<string, Buffer>) => unknown) {
+export function takesForms(
+  toBody: (
+    fields: ReadonlyMap<string, Buffer>,
+    files: () => ReadonlyMap<string, FormFile>,
+  ) => unknown,
+) {
   return { bodyOfForm: toBody };
 }
 
@@ -206,11 +212,12 @@ function refuseMediaType(request: FastifyRequest, bytes: Buffer): UnreadableBody
 function readFormBody(
   request: FastifyRequest,
   bytes: Buffer,
-  toBody: (fields: ReadonlyMap<string, Buffer>) => unknown,
+  toBody: ReturnType<typeof takesForms>["bodyOfForm"],
 ): unknown {
   try {
-    const fields = readForm(bytes, request.headers["content-type"]);
-    if (fields) return toBody(fields);
+    const contentType = request.headers["content-type"];
+    const fields = readForm(bytes, contentType);
+    if (fields) return toBody(fields, () => readFormFiles(bytes, contentType));
   } catch (error) {
     if (error instanceof Refusal) return new UnreadableBody(error);
   }

@@ -1,3 +1,10 @@
+/** A part of a multipart form that came as a file. */
+export interface FormFile {
+  readonly fileName: string;
+  readonly contentType: string;
+  readonly bytes: Buffer;
+}
+
 /** Forms have a handful of fields; more is an attack on whoever splits them. */
 const MAX_FIELDS = 1000;
 
@@ -12,8 +19,7 @@ export function readForm(
 ): ReadonlyMap<string, Buffer> | undefined {
   const type = contentType?.toLowerCase() ?? "";
   if (type.startsWith("multipart/form-data")) {
-    const boundary = /boundary=(?:"([^"]+)"|([^;\s]+))/i.exec(contentType ?? "");
-    const delimiter = boundary?.[1] ?? boundary?.[2];
+    const delimiter = delimiterOf(contentType);
     return delimiter === undefined ? undefined : readMultipart(body, delimiter);
   }
   const start = body.toString("latin1", 0, 200);
@@ -22,6 +28,28 @@ export function readForm(
     /^[\w$.-]+=[^&]*&/.test(start) ||
     (type.startsWith("application/x-www-form-urlencoded") && /^[\w$.-]+=[^=]/.test(start));
   return isForm ? readUrlEncoded(body.toString("utf8")) : undefined;
+}
+
+/** The files of a multipart form by field, the first of each name; empty for what is no such form. */
+export function readFormFiles(
+  body: Buffer,
+  contentType: string | undefined,
+): ReadonlyMap<string, FormFile> {
+  const files = new Map<string, FormFile>();
+  const delimiter = delimiterOf(contentType);
+  if (delimiter === undefined) return files;
+  for (const { name, headers, bytes } of partsOf(body, delimiter)) {
+    const fileName = /\bfilename="([^"]*)"/i.exec(headers)?.[1];
+    if (fileName === undefined || files.has(name)) continue;
+    const type = /^content-type:\s*([^\r\n]+?)\s*$/im.exec(headers)?.[1];
+    files.set(name, { fileName, contentType: type ?? "application/octet-stream", bytes });
+  }
+  return files;
+}
+
+function delimiterOf(contentType: string | undefined): string | undefined {
+  const boundary = /boundary=(?:"([^"]+)"|([^;\s]+))/i.exec(contentType ?? "");
+  return boundary?.[1] ?? boundary?.[2];
 }
 
 function readUrlEncoded(text: string): ReadonlyMap<string, Buffer> {
@@ -41,6 +69,13 @@ function readUrlEncoded(text: string): ReadonlyMap<string, Buffer> {
 
 function readMultipart(body: Buffer, boundary: string): ReadonlyMap<string, Buffer> {
   const fields = new Map<string, Buffer>();
+  for (const { name, bytes } of partsOf(body, boundary)) {
+    if (!fields.has(name)) fields.set(name, bytes);
+  }
+  return fields;
+}
+
+function* partsOf(body: Buffer, boundary: string) {
   const delimiter = Buffer.from(`--${boundary}`);
   let start = body.indexOf(delimiter);
   for (let count = 0; start !== -1; count++) {
@@ -50,11 +85,11 @@ function readMultipart(body: Buffer, boundary: string): ReadonlyMap<string, Buff
     if (end === -1) break;
     const part = body.subarray(from, end);
     const headersEnd = part.indexOf("\r\n\r\n");
-    const name = /\bname="([^"]*)"/i.exec(part.toString("utf8", 0, Math.max(headersEnd, 0)))?.[1];
-    if (name !== undefined && !fields.has(name)) {
-      fields.set(name, part.subarray(headersEnd + 4, part.length - 2));
+    const headers = part.toString("utf8", 0, Math.max(headersEnd, 0));
+    const name = /\bname="([^"]*)"/i.exec(headers)?.[1];
+    if (name !== undefined) {
+      yield { name, headers, bytes: part.subarray(headersEnd + 4, part.length - 2) };
     }
     start = end;
   }
-  return fields;
 }

@@ -638,7 +638,8 @@ function nameOf(location: PluginLocation): string {
   }
 }
 
-function patched(files: TransformationFiles, patch: SourcePatch): TransformationFiles {
+/** Files with some changed. */
+export function patched(files: TransformationFiles, patch: SourcePatch): TransformationFiles {
   const after = new Map<string, string>(Object.entries(files));
   for (const [name, text] of Object.entries(patch)) {
     if (text === null) after.delete(name);

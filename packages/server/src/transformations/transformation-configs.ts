@@ -1,0 +1,454 @@
+import { isDeepStrictEqual } from "node:util";
+import { type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
+import {
+  type ConfigFault,
+  type ConfigField,
+  configFieldsOf,
+  validateConfig,
+} from "@hedgerow/core/transformations/config-schema";
+import type { Attachment, Transformation } from "@hedgerow/core/transformations/transformation";
+import type { AccountStore, Project } from "../accounts/account-store.ts";
+import type { ActivityDraft, FieldChange } from "../activity/activity-log.ts";
+import { changesBetween } from "../activity/describe-change.ts";
+import { Refusal } from "../http/errors.ts";
+import type {
+  AttachmentChange,
+  ConfigView,
+  ConfigWrite,
+  TransformationConfigFields,
+  TransformationConfigStore,
+} from "./transformation-config-store.ts";
+import type { TransformationStore } from "./transformation-store.ts";
+import { ACCESS_LEVELS, type AccessLevel } from "./transformations.ts";
+
+/** What is shown in place of a secret, and taken to mean the stored one (posthog-api 6.7). */
+export const SECRET_MASK = "**************** POSTHOG SECRET FIELD ****************";
+
+/** What a caller may say of a config. */
+export type ConfigChange = Partial<
+  Pick<
+    TransformationConfigFields,
+    "enabled" | "order" | "config" | "name" | "description" | "allowedHosts" | "deleted"
+  >
+>;
+
+export interface ConfigDraft extends ConfigChange {
+  readonly transformationId: number;
+}
+
+const NO_ATTACHMENTS: AttachmentChange = { put: [], removeKeys: [] };
+const MAX_ATTACHMENT_BYTES = 16 * 1024 * 1024;
+/** Settings of one config as JSON. */
+const MAX_CONFIG_CHARS = 1_000_000;
+
+/** Configs as their projects handle them. Ids of other projects' configs are unknown ids (404). */
+export interface TransformationConfigs {
+  list(
+    project: Project,
+    query: {
+      readonly transformationId: number | null;
+      readonly limit: number;
+      readonly offset: number;
+    },
+  ): Promise<{ count: number; configs: readonly ConfigView[] }>;
+  config(project: Pick<Project, "id">, id: number): Promise<ConfigView>;
+  create(
+    project: Project,
+    draft: ConfigDraft,
+    attachments: AttachmentChange,
+    authorId: number,
+  ): Promise<ConfigView>;
+  update(
+    project: Project,
+    id: number,
+    change: ConfigChange,
+    attachments: AttachmentChange,
+    authorId: number,
+  ): Promise<ConfigView>;
+  /** Gives configs their order, by id; answers all that are enabled. */
+  rearrange(
+    project: Project,
+    orders: ReadonlyMap<number, number>,
+    authorId: number,
+  ): Promise<readonly ConfigView[]>;
+  attachment(project: Project, id: number, key: string): Promise<Attachment>;
+  /** Keeps in the activity that somebody had a job run. */
+  noteJob(project: Project, id: number, job: string, authorId: number): Promise<void>;
+  /** Enabled configs of an organization's projects that export events. */
+  exporting(organizationId: string): Promise<readonly ConfigView[]>;
+  /**
+   * Takes a config out of work for what it did, with a reason that its owners read: in its record
+   * and in the activity. `false` where it is not enabled any more.
+   */
+  disableFailing(projectId: number, id: number, reason: string): Promise<boolean>;
+}
+
+/** {@link TransformationConfigs} over their store. */
+export function createTransformationConfigs({
+  store,
+  transformations,
+  accounts,
+  accessLevel,
+  clock,
+}: {
+  store: TransformationConfigStore;
+  transformations: Pick<TransformationStore, "transformation">;
+  accounts: Pick<AccountStore, "projectsOf">;
+  accessLevel: AccessLevel;
+  clock: () => Date;
+}): TransformationConfigs {
+  const mayConfigure = (): void => {
+    if (ACCESS_LEVELS[accessLevel] >= ACCESS_LEVELS.config) return;
+    throw new Refusal(
+      "permission_denied",
+      "Your organization's plugin access level is insufficient.",
+    );
+  };
+
+  const write = (authorId: number | null, attachments = NO_ATTACHMENTS): ConfigWrite => ({
+    authorId,
+    now: clock(),
+    describe: (before, after) => describeConfig(before, after, attachments),
+  });
+
+  const known = async (project: Pick<Project, "id">, id: number): Promise<ConfigView> => {
+    mayConfigure();
+    const found = await store.config(project.id, id);
+    if (!found) throw new Refusal("not_found", "Not found.");
+    return found;
+  };
+
+  return {
+    async list(project, query) {
+      mayConfigure();
+      return store.list(project.id, query);
+    },
+
+    config: known,
+
+    async create(project, { transformationId, ...draft }, attachments, authorId) {
+      mayConfigure();
+      const transformation = await transformations.transformation(
+        project.organizationId,
+        transformationId,
+      );
+      if (!transformation) {
+        throw new Refusal(
+          "invalid_input",
+          `Invalid pk "${transformationId}" - object does not exist.`,
+          { attr: "plugin" },
+        );
+      }
+      checkAttachments(attachments, transformation);
+      const fields: TransformationConfigFields = {
+        enabled: false,
+        order: await nextOrder(store, project.id),
+        name: null,
+        description: null,
+        allowedHosts: [],
+        deleted: false,
+        ...draft,
+        transformationId,
+        problem: null,
+        config: settled(draft.config ?? {}, transformation.configSchema, undefined),
+      };
+      const given = new Set(attachments.put.map(({ key }) => key));
+      if (fields.enabled || draft.config)
+        refuseFaults(fields.config, transformation.configSchema, given);
+      return store.create(
+        project.id,
+        fields.deleted ? { ...fields, enabled: false } : fields,
+        attachments,
+        write(authorId, attachments),
+      );
+    },
+
+    async update(project, id, change, attachments, authorId) {
+      mayConfigure();
+      const saved = await store.update(
+        project.id,
+        id,
+        (current) => {
+          const { transformation } = current;
+          checkAttachments(attachments, transformation);
+          const config =
+            change.config &&
+            settled(change.config, transformation.configSchema, current.config.config);
+          const after = { ...current.config, ...change, ...(config && { config }) };
+          const isEnabling = change.enabled === true && !current.config.enabled;
+          if (
+            after.deleted !== true &&
+            (config || isEnabling || attachments.removeKeys.length > 0)
+          ) {
+            refuseFaults(
+              after.config,
+              transformation.configSchema,
+              keysAfter(current, attachments),
+            );
+          }
+          return {
+            ...change,
+            ...(config && { config }),
+            ...(after.deleted && { enabled: false }),
+            ...(isEnabling && { problem: null }),
+          };
+        },
+        attachments,
+        write(authorId, attachments),
+      );
+      if (!saved) throw new Refusal("not_found", "Not found.");
+      return saved;
+    },
+
+    async rearrange(project, orders, authorId) {
+      mayConfigure();
+      await store.rearrange(project.id, orders, write(authorId));
+      const { configs } = await store.list(project.id, ALL);
+      return configs.filter(({ config }) => config.enabled);
+    },
+
+    async attachment(project, id, key) {
+      await known(project, id);
+      const found = await store.attachment(project.id, id, key);
+      if (!found) throw new Refusal("not_found", "Not found.");
+      return found;
+    },
+
+    async noteJob(project, id, job, authorId) {
+      await store.update(project.id, id, () => ({}), NO_ATTACHMENTS, {
+        authorId,
+        now: clock(),
+        describe: (_, { config, transformation }) => [
+          {
+            scope: "PluginConfig",
+            itemId: String(config.id),
+            itemVersion: null,
+            activity: "job_triggered",
+            name: config.name ?? transformation.name,
+            changes: [{ field: "job", before: null, after: job }],
+          },
+        ],
+      });
+    },
+
+    async exporting(organizationId) {
+      mayConfigure();
+      const projects = await accounts.projectsOf(organizationId);
+      const lists = await Promise.all(projects.map(({ id }) => store.list(id, ALL)));
+      return lists
+        .flatMap(({ configs }) => configs)
+        .filter(({ config, transformation }) => config.enabled && exportsEvents(transformation));
+    },
+
+    async disableFailing(projectId, id, reason) {
+      let wasEnabled = false;
+      const at = clock();
+      await store.update(
+        projectId,
+        id,
+        ({ config }) => {
+          wasEnabled = config.enabled;
+          return wasEnabled ? { enabled: false, problem: { message: reason, at } } : {};
+        },
+        NO_ATTACHMENTS,
+        write(null),
+      );
+      return wasEnabled;
+    },
+  };
+}
+
+/** More configs than a project will have. */
+const ALL = { transformationId: null, limit: 1_000, offset: 0 };
+
+async function nextOrder(
+  store: Pick<TransformationConfigStore, "list">,
+  projectId: number,
+): Promise<number> {
+  const { configs } = await store.list(projectId, ALL);
+  return configs.reduce((order, { config }) => Math.max(order, config.order + 1), 1);
+}
+
+function exportsEvents({ capabilities }: Transformation): boolean {
+  const methods = ownValue(capabilities, "methods");
+  return Array.isArray(methods) && methods.includes("exportEvents");
+}
+
+/**
+ * Settings as they are kept: without what stands for attachments, and with the stored secret where
+ * one was left out or came back masked.
+ */
+export function settled(
+  config: JsonObject,
+  configSchema: Json,
+  stored: JsonObject | undefined,
+): JsonObject {
+  if (
+    JSON.stringify(config, (_, value) => (typeof value === "bigint" ? String(value) : value))
+      .length > MAX_CONFIG_CHARS
+  ) {
+    throw new Refusal(
+      "invalid_input",
+      `Settings have no more than ${MAX_CONFIG_CHARS} characters.`,
+      {
+        attr: "config",
+      },
+    );
+  }
+  const kept = new Map<string, Json>(Object.entries(config));
+  for (const field of configFieldsOf(configSchema)) {
+    if (field.type === "attachment") kept.delete(field.key);
+    if (!field.secret) continue;
+    const value = kept.get(field.key);
+    if (value !== undefined && value !== SECRET_MASK) continue;
+    const secret = stored && ownValue(stored, field.key);
+    if (secret === undefined) kept.delete(field.key);
+    else kept.set(field.key, secret);
+  }
+  return Object.fromEntries(kept);
+}
+
+/** Settings as they may be shown: secrets masked (posthog-api 6.7). */
+export function maskSecrets(config: JsonObject, fields: readonly ConfigField[]): JsonObject {
+  const secret = new Set(fields.filter((field) => field.secret).map(({ key }) => key));
+  return Object.fromEntries(
+    Object.entries(config).map(([key, value]) => [
+      key,
+      secret.has(key) && value !== null && value !== "" ? SECRET_MASK : value,
+    ]),
+  );
+}
+
+function keysAfter(
+  { attachments }: ConfigView,
+  { put, removeKeys }: AttachmentChange,
+): ReadonlySet<string> {
+  const keys = new Set(attachments.map(({ key }) => key));
+  for (const key of removeKeys) keys.delete(key);
+  for (const { key } of put) keys.add(key);
+  return keys;
+}
+
+const FAULT_CODES = {
+  required: "required",
+  invalid: "invalid_input",
+  choice: "invalid_choice",
+} as const satisfies Record<ConfigFault["kind"], string>;
+
+/** Throws a {@link Refusal} for the first setting that cannot be taken. */
+export function refuseFaults(
+  config: JsonObject,
+  configSchema: Json,
+  attachments: ReadonlySet<string>,
+): void {
+  const [fault] = validateConfig(config, configFieldsOf(configSchema), attachments);
+  if (!fault) return;
+  throw new Refusal(FAULT_CODES[fault.kind], fault.message, { attr: `config__${fault.key}` });
+}
+
+function checkAttachments({ put }: AttachmentChange, { configSchema }: Transformation): void {
+  if (put.length === 0) return;
+  const fields = new Map(configFieldsOf(configSchema).map((field) => [field.key, field]));
+  for (const { key, contents } of put) {
+    const attr = `add_attachment[${key}]`;
+    if (fields.get(key)?.type !== "attachment") {
+      throw new Refusal("invalid_input", "The plugin declares no such attachment.", { attr });
+    }
+    if (contents.byteLength > MAX_ATTACHMENT_BYTES) {
+      throw new Refusal(
+        "invalid_input",
+        `Ensure this file has no more than ${MAX_ATTACHMENT_BYTES} bytes.`,
+        { attr },
+      );
+    }
+  }
+}
+
+/** What the activity tells of a change: one entry for each kind of it, secrets masked. */
+function describeConfig(
+  before: ConfigView | null,
+  after: ConfigView,
+  { put, removeKeys }: AttachmentChange,
+): readonly ActivityDraft[] {
+  const draft = (
+    activity: ActivityDraft["activity"],
+    changes: readonly FieldChange[] = [],
+  ): ActivityDraft => ({
+    scope: "PluginConfig",
+    itemId: String(after.config.id),
+    itemVersion: null,
+    activity,
+    name: after.config.name ?? after.transformation.name,
+    changes,
+  });
+  const drafts: ActivityDraft[] = [];
+  if (before === null) drafts.push(draft("created"));
+  const wasEnabled = before?.config.enabled ?? false;
+  if (after.config.deleted && before?.config.deleted === false) drafts.push(draft("deleted"));
+  if (after.config.enabled !== wasEnabled) {
+    const reason: FieldChange[] = after.config.problem
+      ? [{ field: "error", before: null, after: after.config.problem.message }]
+      : [];
+    drafts.push(
+      draft(after.config.enabled ? "enabled" : "disabled", [
+        { field: "enabled", before: wasEnabled, after: after.config.enabled },
+        ...(after.config.enabled ? [] : reason),
+      ]),
+    );
+  }
+  if (before === null) return [...drafts, ...attachmentDrafts(draft, before, put, removeKeys)];
+  const changes = [
+    ...settingChanges(before, after),
+    ...changesBetween(before.config, after.config, ["name", "description", "allowedHosts"]),
+  ];
+  if (changes.length > 0) drafts.push(draft("config_updated", changes));
+  if (before.config.order !== after.config.order) {
+    drafts.push(
+      draft("order_changed", [
+        { field: "order", before: before.config.order, after: after.config.order },
+      ]),
+    );
+  }
+  return [...drafts, ...attachmentDrafts(draft, before, put, removeKeys)];
+}
+
+function attachmentDrafts(
+  draft: (activity: ActivityDraft["activity"], changes: readonly FieldChange[]) => ActivityDraft,
+  before: ConfigView | null,
+  put: readonly Attachment[],
+  removeKeys: readonly string[],
+): readonly ActivityDraft[] {
+  const nameOf = (key: string): string | null =>
+    before?.attachments.find((one) => one.key === key)?.fileName ?? null;
+  return [
+    ...put.map(({ key, fileName }) => {
+      const old = nameOf(key);
+      return draft(old === null ? "attachment_created" : "attachment_updated", [
+        { field: key, before: old, after: fileName },
+      ]);
+    }),
+    ...removeKeys.flatMap((key) => {
+      const old = nameOf(key);
+      return old === null
+        ? []
+        : [draft("attachment_deleted", [{ field: key, before: old, after: null }])];
+    }),
+  ];
+}
+
+/** Changed settings, each by its key; a changed secret shows that it changed and no more. */
+function settingChanges(before: ConfigView, after: ConfigView): readonly FieldChange[] {
+  const secret = new Set(
+    configFieldsOf(after.transformation.configSchema)
+      .filter((field) => field.secret)
+      .map(({ key }) => key),
+  );
+  const [old, fresh] = [before.config.config, after.config.config];
+  const keys = [...new Set([...Object.keys(old), ...Object.keys(fresh)])];
+  return keys.flatMap((key) => {
+    const [from, to] = [ownValue(old, key) ?? null, ownValue(fresh, key) ?? null];
+    if (isDeepStrictEqual(from, to)) return [];
+    const show = (value: Json): Json => (secret.has(key) && value !== null ? SECRET_MASK : value);
+    return [{ field: key, before: show(from), after: show(to) }];
+  });
+}

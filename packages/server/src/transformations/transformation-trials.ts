@@ -1,0 +1,131 @@
+import type { JsonObject } from "@hedgerow/core/json";
+import { configFieldsOf, withDefaults } from "@hedgerow/core/transformations/config-schema";
+import { type PluginEvent, pluginEventOf } from "@hedgerow/core/transformations/plugin-event";
+import type {
+  Attachment,
+  TransformationFiles,
+} from "@hedgerow/core/transformations/transformation";
+import type { Project } from "../accounts/account-store.ts";
+import type { Events } from "../events/events.ts";
+import { Refusal } from "../http/errors.ts";
+import { readManifest } from "./plugin-manifest.ts";
+import type { TransformationConfigStore } from "./transformation-config-store.ts";
+import { refuseFaults, settled, type TransformationConfigs } from "./transformation-configs.ts";
+import type { TransformationStore } from "./transformation-store.ts";
+import { patched, type SourcePatch } from "./transformations.ts";
+import {
+  readTrialEvents,
+  type TrialOutcome,
+  type TryTransformation,
+} from "./try-transformation.ts";
+
+/** What somebody wants to try, beside or in place of what is saved. */
+export interface TrialRequest {
+  /** The transformation that is tried, where no config is. */
+  readonly transformationId?: number;
+  /** Files that differ from the saved ones. */
+  readonly source?: SourcePatch;
+  readonly config?: JsonObject;
+  readonly allowedHosts?: readonly string[];
+  /** Events as somebody pasted them, in place of recent ones. */
+  readonly events?: readonly unknown[];
+  /** How many recent events to take. */
+  readonly recent: number;
+  /** Recent events of this name only. */
+  readonly eventName?: string;
+}
+
+/** Trying of sources and settings, saved or not, on events of a project: nothing of it has an effect. */
+export interface TransformationTrials {
+  run(project: Project, configId: number | null, request: TrialRequest): Promise<TrialOutcome>;
+}
+
+export function createTransformationTrials({
+  configs,
+  configStore,
+  transformations,
+  tryTransformation,
+  events,
+  siteUrl,
+  newUuid,
+  clock,
+}: {
+  configs: Pick<TransformationConfigs, "config">;
+  configStore: Pick<TransformationConfigStore, "attachment">;
+  transformations: Pick<TransformationStore, "transformation" | "version">;
+  tryTransformation: TryTransformation;
+  events: Pick<Events, "find">;
+  siteUrl: string;
+  newUuid: () => string;
+  clock: () => Date;
+}): TransformationTrials {
+  const recentEvents = async (
+    projectId: number,
+    { recent, eventName }: TrialRequest,
+  ): Promise<readonly PluginEvent[]> => {
+    const { found } = await events.find({
+      projectId,
+      limit: recent,
+      offset: 0,
+      order: "newest-first",
+      ...(eventName !== undefined && { event: eventName }),
+    });
+    return found
+      .map(({ event }) => pluginEventOf({ ...event, projectId, clientTimestamp: null }, siteUrl))
+      .toReversed();
+  };
+
+  return {
+    async run(project, configId, request) {
+      const view = configId === null ? undefined : await configs.config(project, configId);
+      const transformationId = view?.transformation.id ?? request.transformationId;
+      const transformation =
+        transformationId === undefined
+          ? undefined
+          : await transformations.transformation(project.organizationId, transformationId);
+      if (transformationId !== undefined && !transformation) {
+        throw new Refusal(
+          "invalid_input",
+          `Invalid pk "${transformationId}" - object does not exist.`,
+          { attr: "plugin" },
+        );
+      }
+      const saved: TransformationFiles =
+        transformation && transformation.version > 0
+          ? ((await transformations.version(transformation.id, transformation.version))?.files ??
+            {})
+          : {};
+      const files = patched(saved, request.source ?? {});
+      if (Object.keys(files).length === 0) {
+        throw new Refusal("required", "This field is required.", { attr: "source" });
+      }
+      // The unsaved plugin.json declares the settings of the unsaved source.
+      const configSchema =
+        readManifest(files, "source")?.configSchema ?? transformation?.configSchema ?? [];
+      const stored = view?.config.config;
+      const config = settled(request.config ?? stored ?? {}, configSchema, stored);
+      const keys = view?.attachments.map(({ key }) => key) ?? [];
+      refuseFaults(config, configSchema, new Set(keys));
+      const attachments = await Promise.all(
+        keys.map((key) => configStore.attachment(project.id, configId ?? 0, key)),
+      );
+      return tryTransformation({
+        projectId: project.id,
+        configId: configId ?? 0,
+        name: view?.config.name ?? transformation?.name ?? "test",
+        files,
+        config: withDefaults(config, configFieldsOf(configSchema)),
+        attachments: attachments.filter((one): one is Attachment => one !== undefined),
+        allowedHosts: request.allowedHosts ?? view?.config.allowedHosts ?? [],
+        events: request.events
+          ? readTrialEvents(request.events, {
+              projectId: project.id,
+              now: clock(),
+              newUuid,
+              siteUrl,
+            })
+          : await recentEvents(project.id, request),
+      });
+    },
+  };
+}

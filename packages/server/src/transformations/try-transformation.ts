@@ -1,0 +1,266 @@
+import { isDeepStrictEqual } from "node:util";
+import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
+import {
+  type PluginEvent,
+  pluginEventOf,
+  takeAnswer,
+} from "@hedgerow/core/transformations/plugin-event";
+import type {
+  Attachment,
+  TransformationFiles,
+} from "@hedgerow/core/transformations/transformation";
+import { Refusal } from "../http/errors.ts";
+import { compileSource, readSourceFiles } from "./compile-source.ts";
+import {
+  DEFAULT_LIMITS,
+  type EventOutcome,
+  type Instance,
+  type InstanceHost,
+  type Program,
+  type Sandbox,
+  type SandboxLogLine,
+} from "./sandbox.ts";
+
+/** What is tried: a source with settings, on events that it may do with what it likes. */
+export interface Trial {
+  readonly projectId: number;
+  /** The config that it stands for; 0 for none. */
+  readonly configId: number;
+  readonly name: string;
+  readonly files: TransformationFiles;
+  readonly config: JsonObject;
+  readonly attachments: readonly Attachment[];
+  readonly allowedHosts: readonly string[];
+  readonly events: readonly PluginEvent[];
+}
+
+/** How one field of an event differs; `path` is dotted, `before` or `after` absent where there was none. */
+export interface EventChange {
+  readonly path: string;
+  readonly before?: Json;
+  readonly after?: Json;
+}
+
+/** What became of one event. */
+export interface TrialResult {
+  readonly outcome: "unchanged" | "changed" | "dropped" | "failed";
+  readonly before: PluginEvent;
+  /** What goes on; `null` for a dropped event. */
+  readonly after: PluginEvent | null;
+  readonly changes: readonly EventChange[];
+  readonly error: string | null;
+  readonly cpuMs: number;
+}
+
+export interface TrialOutcome {
+  /** Why it does not even start; nothing is tried then. */
+  readonly startError: string | null;
+  readonly results: readonly TrialResult[];
+  readonly logs: readonly SandboxLogLine[];
+  /** What it would have captured by `posthog.capture`. */
+  readonly captured: readonly JsonObject[];
+  /** Jobs that it asked for. */
+  readonly jobs: readonly JsonObject[];
+  readonly methods: readonly string[];
+  readonly startMs: number;
+  readonly runMs: number;
+}
+
+/** Tries a source without any effect: what it stores, captures and plans is told, then forgotten. */
+export type TryTransformation = (trial: Trial) => Promise<TrialOutcome>;
+
+/** Most events of one trial. */
+export const MAX_TRIAL_EVENTS = 100;
+const MAX_KEPT = 1_000;
+
+/** @param locate what is known of an address, as plugins read it */
+export function createTryTransformation({
+  sandbox,
+  locate,
+  siteUrl,
+}: {
+  sandbox: Pick<Sandbox, "compile" | "start">;
+  locate: (address: string) => Promise<Json | null>;
+  siteUrl: string;
+}): TryTransformation {
+  return async (trial) => {
+    const program = await compileSource(sandbox, readSourceFiles(trial.files), "source");
+    if (!program) {
+      throw new Refusal("invalid_input", "There is no code to try.", { attr: "source" });
+    }
+    const record = createRecord(locate);
+    const startedAt = performance.now();
+    const start = await sandbox.start({
+      program,
+      projectId: trial.projectId,
+      configId: trial.configId,
+      name: trial.name,
+      config: trial.config,
+      attachments: Object.fromEntries(trial.attachments.map((one) => [one.key, one])),
+      allowedHosts: trial.allowedHosts,
+      limits: DEFAULT_LIMITS,
+      host: record.host,
+    });
+    const runFrom = performance.now();
+    const startMs = round(runFrom - startedAt);
+    if (start.kind === "failed") {
+      return {
+        ...record.kept(),
+        ...told(program),
+        startError: start.reason,
+        results: [],
+        startMs,
+        runMs: 0,
+      };
+    }
+    try {
+      const results = await run(start.instance, trial, siteUrl);
+      const runMs = round(performance.now() - runFrom);
+      return { ...record.kept(), ...told(program), startError: null, results, startMs, runMs };
+    } finally {
+      await start.instance.stop();
+    }
+  };
+}
+
+async function run(
+  instance: Instance,
+  { events }: Trial,
+  siteUrl: string,
+): Promise<readonly TrialResult[]> {
+  const given = events.map((event) => ({ site_url: siteUrl, ...event }));
+  const outcomes = await instance.transform(given);
+  return given.map((before, index) => {
+    const outcome = outcomes[index];
+    if (!outcome) throw new Error("an event without an outcome");
+    return resultOf(before, outcome);
+  });
+}
+
+function resultOf(before: PluginEvent, outcome: EventOutcome): TrialResult {
+  const cpuMs = round(outcome.cpuMs);
+  const same = { before, after: before, changes: [], error: null, cpuMs };
+  switch (outcome.kind) {
+    case "drop":
+      return { ...same, outcome: "dropped", after: null };
+    case "failed":
+      return { ...same, outcome: "failed", error: outcome.reason };
+    case "keep": {
+      if (!outcome.event) return { ...same, outcome: "unchanged" };
+      const taken = takeAnswer(before, outcome.event);
+      if (taken.kind === "refused") return { ...same, outcome: "failed", error: taken.reason };
+      const changes = changesOf(before, taken.event, "");
+      if (changes.length === 0) return { ...same, outcome: "unchanged" };
+      return { ...same, outcome: "changed", after: taken.event, changes };
+    }
+  }
+}
+
+function changesOf(before: JsonObject, after: JsonObject, prefix: string): readonly EventChange[] {
+  const keys = [...new Set([...Object.keys(before), ...Object.keys(after)])];
+  return keys.flatMap((key): readonly EventChange[] => {
+    const [from, to] = [ownValue(before, key), ownValue(after, key)];
+    if (isDeepStrictEqual(from, to)) return [];
+    const path = prefix + key;
+    if (isJsonObject(from) && isJsonObject(to)) return changesOf(from, to, `${path}.`);
+    return [
+      { path, ...(from !== undefined && { before: from }), ...(to !== undefined && { after: to }) },
+    ];
+  });
+}
+
+/** A host that does nothing but remember what was asked of it. */
+function createRecord(locate: (address: string) => Promise<Json | null>) {
+  const logs: SandboxLogLine[] = [];
+  const captured: JsonObject[] = [];
+  const jobs: JsonObject[] = [];
+  const stored = new Map<string, Json>();
+  const keep = <Item>(list: Item[], items: readonly Item[]): void => {
+    list.push(...items.slice(0, Math.max(0, MAX_KEPT - list.length)));
+  };
+  const host: InstanceHost = {
+    log: (lines) => keep(logs, lines),
+    readStored: async (key) => stored.get(key),
+    writeStored: async (key, value) => {
+      if (stored.size >= MAX_KEPT && !stored.has(key)) throw new Error("the storage is full");
+      stored.set(key, value);
+    },
+    deleteStored: async (key) => {
+      stored.delete(key);
+    },
+    capture: async ({ event, distinctId, properties, timestamp }) =>
+      keep(captured, [{ event, distinct_id: distinctId, properties, timestamp }]),
+    enqueueJob: async (name, payload, runAt) =>
+      keep(jobs, [{ name, payload, run_at: runAt.toISOString() }]),
+    locate,
+    countMetric: () => {},
+  };
+  return { host, kept: () => ({ logs, captured, jobs }) };
+}
+
+function told({ methods }: Program) {
+  return { methods };
+}
+
+function round(ms: number): number {
+  return Math.round(ms * 1_000) / 1_000;
+}
+
+/** Events as somebody pasted them, with what each needs to be one. Throws a {@link Refusal}. */
+export function readTrialEvents(
+  events: readonly unknown[],
+  {
+    projectId,
+    now,
+    newUuid,
+    siteUrl,
+  }: { projectId: number; now: Date; newUuid: () => string; siteUrl: string },
+): readonly PluginEvent[] {
+  if (events.length > MAX_TRIAL_EVENTS) {
+    throw new Refusal(
+      "invalid_input",
+      `Ensure this list has no more than ${MAX_TRIAL_EVENTS} events.`,
+      { attr: "events" },
+    );
+  }
+  return events.map((event, index) => {
+    const refuse = (field: string, detail: string) =>
+      new Refusal("invalid_input", detail, { attr: `events__${index}${field}` });
+    if (!isJsonObject(event)) throw refuse("", "Expected an event as an object.");
+    const name = ownValue(event, "event");
+    if (typeof name !== "string" || name === "") throw refuse("__event", "Not a valid string.");
+    const properties = ownValue(event, "properties") ?? {};
+    if (!isJsonObject(properties)) {
+      throw refuse("__properties", "Expected a dictionary of items.");
+    }
+    const timestamp = ownValue(event, "timestamp");
+    if (
+      timestamp !== undefined &&
+      (typeof timestamp !== "string" || Number.isNaN(Date.parse(timestamp)))
+    ) {
+      throw refuse("__timestamp", "Expected a time.");
+    }
+    const distinctId = ownValue(event, "distinct_id") ?? ownValue(properties, "distinct_id");
+    const base = pluginEventOf(
+      {
+        uuid: newUuid(),
+        projectId,
+        event: name,
+        distinctId: typeof distinctId === "string" ? distinctId : "trial",
+        properties,
+        timestamp: timestamp === undefined ? now : new Date(timestamp),
+        clientTimestamp: null,
+        receivedAt: now,
+      },
+      siteUrl,
+    );
+    const { team_id: _, ...given } = event;
+    return {
+      ...base,
+      ...given,
+      properties,
+      timestamp: base.timestamp ?? null,
+      distinct_id: base.distinct_id ?? null,
+    };
+  });
+}
