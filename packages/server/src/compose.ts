@@ -78,6 +78,7 @@ import { createRefusals } from "./events/refusals.ts";
 import { startWorker } from "./events/worker.ts";
 import { createAnalyseExperiment } from "./experiments/analyse-experiment.ts";
 import { createEligibleFlags } from "./experiments/eligible-flags.ts";
+import { experimentExportRoutes } from "./experiments/experiment-export.routes.ts";
 import { experimentQueryRoutes } from "./experiments/experiment-query.routes.ts";
 import { experimentResultsRoutes } from "./experiments/experiment-results.routes.ts";
 import { experimentRoutes } from "./experiments/experiments.routes.ts";
@@ -103,6 +104,7 @@ import { decideRoutes } from "./flags/decide.routes.ts";
 import { createPayloadSeal } from "./flags/encrypted-payloads.ts";
 import { explainRoutes } from "./flags/explain.routes.ts";
 import { createExplain } from "./flags/explain.ts";
+import { createFlagCohorts } from "./flags/flag-cohorts.ts";
 import { flagsDependingOnFlag } from "./flags/flag-dependants.ts";
 import { flagReachRoutes } from "./flags/flag-reach.routes.ts";
 import { createFlagReach } from "./flags/flag-reach.ts";
@@ -341,6 +343,7 @@ async function compose(
     clock: now,
     reportFault,
     everyMinutes: config.cohortMinutes,
+    isAlone: database.capabilities.isExclusive,
   });
   opened.push(() => calculations.close());
 
@@ -434,19 +437,16 @@ async function compose(
     });
     flagRoutes(management, { flags, tellFlags, activityLog, accounts, clock: now });
     const audience = createAudience(database);
-    flagReachRoutes(management, {
-      reach: createFlagReach({
-        audience,
-        compiledFlags,
-        compile,
-        caughtUp: async () => pendingPersons.caughtUp(await log.end()),
-        clock: now,
-      }),
-      flags,
-      cohorts,
-      accounts,
+    const reach = createFlagReach({
+      audience,
+      compiledFlags,
+      compile,
+      caughtUp: async () => pendingPersons.caughtUp(await log.end()),
       clock: now,
     });
+    const flagCohorts = createFlagCohorts({ reach, flags, cohorts, clock: now, reportFault });
+    opened.push(() => flagCohorts.close());
+    flagReachRoutes(management, { reach, flagCohorts, accounts });
     consistencyRoutes(management, {
       checkConsistency: createCheckConsistency({
         audience,
@@ -514,6 +514,7 @@ async function compose(
       accounts,
     });
     experimentQueryRoutes(management, { experiments, analyseExperiment });
+    experimentExportRoutes(management, { experiments, analyseExperiment });
     experimentResultsRoutes(management, { experiments, analyseExperiment, accounts });
     runningTimeRoutes(management);
     experimentRoutes(management, {

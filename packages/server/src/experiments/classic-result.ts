@@ -2,7 +2,9 @@ import type { Metric } from "@hedgerow/core/experiments/metric";
 import {
   type LegacyResult,
   legacyFunnelResult,
+  legacyFunnelResultV2,
   legacyTrendResult,
+  legacyTrendResultV2,
 } from "@hedgerow/core/statistics/legacy-results";
 import type { ArmMeasure } from "./experiment-measures.ts";
 import { CONTROL } from "./flag-of-experiment.ts";
@@ -13,7 +15,11 @@ export interface ClassicResult {
   /** Those with units, the control first. */
   readonly arms: readonly ArmMeasure[];
   readonly result: LegacyResult;
+  readonly version: ClassicVersion;
 }
+
+/** The former engine's version, of which the second has other priors and rules (statistics 2.3). */
+export type ClassicVersion = 1 | 2;
 
 /** What is missing for a result. */
 export interface MissingData {
@@ -47,17 +53,29 @@ export function missingData(arms: readonly ArmMeasure[]): MissingData | null {
 /**
  * The former result of arms with data; `null` for metrics that had none: ratios, retention, and what is
  * not a number of events. Variants without units are left out.
+ * @param takesSums whether a sum counts as that many events, as the first version took it
  */
-export function classicResultOf(arms: readonly ArmMeasure[], metric: Metric): ClassicResult | null {
+export function classicResultOf(
+  arms: readonly ArmMeasure[],
+  metric: Metric,
+  { version = 1, takesSums = false }: { version?: ClassicVersion; takesSums?: boolean } = {},
+): ClassicResult | null {
   const control = arms.find(({ variant }) => variant === CONTROL);
   const filled = [control, ...arms.filter((arm) => arm !== control)].filter(
     (arm) => arm !== undefined && arm.sums.n > 0,
   ) as readonly ArmMeasure[];
   if (metric.kind === "funnel") {
     const outcomes = filled.map(({ sums: { n, sum } }) => ({ successes: sum, failures: n - sum }));
-    return { kind: "funnels", arms: filled, result: legacyFunnelResult(outcomes) };
+    const result = version === 1 ? legacyFunnelResult(outcomes) : legacyFunnelResultV2(outcomes);
+    return { kind: "funnels", arms: filled, result, version };
   }
-  if (metric.kind !== "mean" || "property" in metric.source.measure) return null;
+  if (metric.kind !== "mean") return null;
+  const { measure } = metric.source;
+  const isSum = takesSums && measure.kind === "sum" && filled.every(({ sums }) => sums.sum >= 0);
+  if ("property" in measure && !isSum) return null;
   const counts = filled.map(({ sums: { n, sum } }) => ({ count: sum, exposure: n }));
-  return { kind: "trends", arms: filled, result: legacyTrendResult(counts) };
+  // The second version took logarithms of sums; the first one's way is the exact one there is.
+  if (version === 1 || isSum)
+    return { kind: "trends", arms: filled, result: legacyTrendResult(counts), version: 1 };
+  return { kind: "trends", arms: filled, result: legacyTrendResultV2(counts), version };
 }

@@ -1,20 +1,32 @@
 import type { JsonObject } from "@hedgerow/core/json";
+import type { PosthogMethod } from "@hedgerow/core/statistics/posthog-analysis";
 import type { App } from "../http/app.ts";
 import { Refusal } from "../http/errors.ts";
 import { access, projectOf } from "../http/management-api.ts";
 import { wireInstant } from "../http/wire-instant.ts";
-import type { AnalyseExperiment } from "./analyse-experiment.ts";
+import type { AnalyseExperiment, AnalysisRequest } from "./analyse-experiment.ts";
+import { classicResultOf, missingData, NO_DATA } from "./classic-result.ts";
 import {
+  type ClassicQuestion,
   isRefreshing,
   QueryAnswer,
   QueryBody,
   questionOf,
   wireAnalysis,
+  wireClassicQuery,
   wireExposures,
 } from "./experiment-query.schemas.ts";
+import { noResults } from "./experiment-results.schemas.ts";
 import type { Experiments } from "./experiments.ts";
 import type { Freshness } from "./keep-answers.ts";
-import { exposureCriteriaOf, methodOf, metricOf } from "./metric.schemas.ts";
+import {
+  balancedSettingsOf,
+  exposureCriteriaOf,
+  exposureOfQuery,
+  methodOf,
+  metricOf,
+  queryMetricOf,
+} from "./metric.schemas.ts";
 
 /** Queries about experiments: who was exposed, and what a metric says (posthog-api 5.11). */
 export function experimentQueryRoutes(
@@ -42,7 +54,7 @@ export function experimentQueryRoutes(
       const project = projectOf(request);
       const question = questionOf(request.body.query as JsonObject);
       const view = await experimentOf(project.id, question.experimentId);
-      const { exposureCriteria, statsConfig } = view.experiment;
+      const { exposureCriteria, statsConfig, parameters } = view.experiment;
       const criteria = exposureCriteriaOf(exposureCriteria, project.timeZone);
       const refresh = isRefreshing(request.body.refresh);
       const asked = { project, view, criteria, refresh };
@@ -55,11 +67,54 @@ export function experimentQueryRoutes(
         return { ...wireExposures(exposures), ...told(exposures) };
       }
       const method = methodOf(statsConfig);
-      const metric = metricOf(question.metric, "query__metric", project.timeZone);
-      const analysis = await analyseExperiment.analyse({ ...asked, metric, method });
-      return { ...wireAnalysis(analysis, question.metric, method), ...told(analysis) };
+      if (question.kind !== "ExperimentQuery") {
+        const { answer, analysis } = await classicAnswer(question, { ...asked, method });
+        return { ...answer, ...told(analysis) };
+      }
+      const sent = question.metric;
+      const metric = metricOf(sent, "query__metric", project.timeZone);
+      const place = { sent, attr: "query__metric" };
+      const balanced = balancedSettingsOf(statsConfig, parameters, place);
+      const analysis = await analyseExperiment.analyse({
+        ...asked,
+        metric,
+        method,
+        belief: balanced,
+      });
+      return { ...wireAnalysis(analysis, { sent, metric, method, balanced }), ...told(analysis) };
     },
   );
+
+  /** What an older query is answered: the former statistics, of units that its own event exposes. */
+  async function classicAnswer(
+    question: ClassicQuestion,
+    { method, ...asked }: AnalysisRequest & { readonly method: PosthogMethod },
+  ) {
+    const { kind, query } = question;
+    const { startDate, statsConfig } = asked.view.experiment;
+    const { timeZone } = asked.project;
+    const metric = queryMetricOf(query, "query", timeZone);
+    const marker = exposureOfQuery(query, "query", timeZone) ?? asked.criteria.marker;
+    if (startDate === null) throw noResults(NO_DATA);
+    const analysis = await analyseExperiment.analyse({
+      ...asked,
+      criteria: { ...asked.criteria, marker },
+      metric,
+      method,
+      options: { byDay: kind === "ExperimentTrendsQuery" },
+    });
+    const arms = [analysis.baseline.arm, ...analysis.variants.map(({ arm }) => arm)];
+    const missing = missingData(arms);
+    if (missing) throw noResults(missing);
+    const version = question.version ?? (statsConfig?.version === 2 ? 2 : 1);
+    const classic = classicResultOf(arms, metric, { version, takesSums: true });
+    if (!classic) {
+      throw new Refusal("invalid_input", "Numbers of events and sums are answered here.", {
+        attr: "query__count_query__series__0__math",
+      });
+    }
+    return { analysis, answer: wireClassicQuery(question, classic, metric, analysis.days) };
+  }
 
   async function experimentOf(projectId: number, id: number) {
     try {

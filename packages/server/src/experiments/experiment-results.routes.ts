@@ -12,17 +12,33 @@ import { queryText } from "../http/query-text.ts";
 import { wireInstant } from "../http/wire-instant.ts";
 import type { AnalyseExperiment, Analysis } from "./analyse-experiment.ts";
 import { classicResultOf, missingData, NO_DATA } from "./classic-result.ts";
-import { wireAnalysis } from "./experiment-query.schemas.ts";
+import { primaryMetricsOf, secondaryMetricsOf } from "./experiment-metrics.ts";
+import { type JudgedMetric, wireAnalysis, wireFamily } from "./experiment-query.schemas.ts";
 import {
   ExperimentResults,
   noResults,
   SecondaryResults,
   wireClassicResult,
 } from "./experiment-results.schemas.ts";
-import { wireExperiment } from "./experiments.schemas.ts";
+import { authorsOf, wireExperiment } from "./experiments.schemas.ts";
 import type { Experiments, ExperimentView } from "./experiments.ts";
 import type { Freshness } from "./keep-answers.ts";
-import { exposureCriteriaOf, insightMetricOf, methodOf, metricOf } from "./metric.schemas.ts";
+import {
+  anyMetricOf,
+  balancedSettingsOf,
+  exposureCriteriaOf,
+  insightMetricOf,
+  methodOf,
+} from "./metric.schemas.ts";
+
+/** Whether answers are to be computed anew; those of ended experiments stay as they are. */
+const RefreshQuery = Type.Object({
+  refresh: Type.Optional(
+    Type.String({
+      description: "`true` computes anew what is not final: results after the end are.",
+    }),
+  ),
+});
 
 const EXPERIMENT = "/api/projects/:project_id/experiments/:id";
 
@@ -42,29 +58,40 @@ export function experimentResultsRoutes(
   const load = async (request: FastifyRequest) => {
     const project = projectOf(request);
     const view = await experiments.experiment(project.id, pathIdOf(request));
-    const { exposureCriteria, statsConfig, createdById } = view.experiment;
+    const { exposureCriteria, statsConfig, parameters } = view.experiment;
     const method = methodOf(statsConfig);
     const criteria = exposureCriteriaOf(exposureCriteria, project.timeZone);
+    const judged = (sent: JsonObject, attr: string, metric: Metric): JudgedMetric => ({
+      sent,
+      metric,
+      method,
+      balanced: balancedSettingsOf(statsConfig, parameters, { sent, attr }),
+    });
     const refresh = queryText(request.query, "refresh") === "true";
-    const analyse = (metrics: readonly Metric[]) =>
-      analyseExperiment.analyseAll({
+    const analyse = async (metrics: readonly JudgedMetric[]) => {
+      const analyses = await analyseExperiment.analyseAll({
         project,
         view,
         criteria,
         method,
         refresh,
-        metrics: metrics.map((metric) => ({ metric })),
+        metrics: metrics.map(({ metric, balanced }) => ({ metric, belief: balanced })),
       });
+      return metrics.flatMap((judged, index) => {
+        const analysis = analyses[index];
+        return analysis ? [{ judged, analysis }] : [];
+      });
+    };
     const answer = async <Result extends object>(
-      analyses: readonly Freshness[],
+      analysed: readonly { readonly analysis: Freshness }[],
       result: Result,
     ) => ({
-      ...wireExperiment(view, await usersById(accounts, [createdById])),
-      last_refresh: wireInstant(oldestOf(analyses)),
-      is_cached: analyses.every(({ isCached }) => isCached),
+      ...wireExperiment(view, await usersById(accounts, authorsOf(view))),
+      last_refresh: wireInstant(oldestOf(analysed.map(({ analysis }) => analysis))),
+      is_cached: analysed.every(({ analysis }) => analysis.isCached),
       ...result,
     });
-    return { timeZone: project.timeZone, view, method, analyse, answer };
+    return { timeZone: project.timeZone, view, judged, analyse, answer };
   };
 
   app.get(
@@ -74,37 +101,33 @@ export function experimentResultsRoutes(
       schema: {
         tags: ["experiments"],
         summary: "Compute the results of an experiment's primary metrics",
+        querystring: RefreshQuery,
         response: { 200: ExperimentResults },
       },
     },
     async (request) => {
-      const { timeZone, view, method, analyse, answer } = await load(request);
-      const { filters, metrics } = view.experiment;
+      const { timeZone, view, judged, analyse, answer } = await load(request);
+      const filters = view.experiment.filters ?? {};
       const insight = insightMetricOf(filters, "filters", timeZone);
-      const parsed = metrics.map((sent, index) => ({
-        sent,
-        metric: metricOf(sent, `metrics__${index}`, timeZone),
-      }));
-      const primary = insight ?? parsed[0]?.metric;
+      const metrics = primaryMetricsOf(view).map(({ sent, attr }) =>
+        judged(sent, attr, anyMetricOf(sent, attr, timeZone)),
+      );
+      const primary = insight ? judged(filters, "filters", insight) : metrics[0];
       if (!primary)
         throw new Refusal("invalid_input", "Experiment has no target metric", { attr: "filters" });
       refuseDraft(view);
-      const sentMetrics = parsed.map(({ metric }) => metric);
-      const all = await analyse(insight ? [insight, ...sentMetrics] : sentMetrics);
-      const [analysis] = all;
-      if (!analysis) throw new Error("no metric was analysed");
-      const arms = armsOf(analysis);
+      const all = await analyse(insight ? [primary, ...metrics] : metrics);
+      const [first] = all;
+      if (!first) throw new Error("no metric was analysed");
+      const arms = armsOf(first.analysis);
       const missing = missingData(arms);
       if (missing) throw noResults(missing);
-      const classic = classicResultOf(arms, primary);
-      const own = insight ? all.slice(1) : all;
-      const analysed = parsed.flatMap(({ sent }, index) => {
-        const one = own[index];
-        return one ? [wireAnalysis(one, sent, method)] : [];
-      });
+      const classic = classicResultOf(arms, primary.metric);
+      const analysed = insight ? all.slice(1) : all;
       return await answer(all, {
-        result: classic && wireClassicResult(classic, primary, filters ?? {}),
-        metrics: analysed,
+        result: classic && wireClassicResult(classic, primary.metric, filters),
+        metrics: analysed.map((one) => wireAnalysis(one.analysis, one.judged)),
+        extended: wireFamily(analysed),
       });
     },
   );
@@ -117,6 +140,7 @@ export function experimentResultsRoutes(
         tags: ["experiments"],
         summary: "Compute the result of one of an experiment's secondary metrics",
         querystring: Type.Object({
+          ...RefreshQuery.properties,
           id: Type.Optional(
             Type.String({ description: "Its place in `secondary_metrics`, from 0." }),
           ),
@@ -125,22 +149,27 @@ export function experimentResultsRoutes(
       },
     },
     async (request) => {
-      const { timeZone, view, analyse, answer } = await load(request);
-      const secondary = view.experiment.secondaryMetrics ?? [];
+      const { timeZone, view, judged, analyse, answer } = await load(request);
+      const secondary = secondaryMetricsOf(view);
       const id = queryText(request.query, "id");
       if (secondary.length === 0) throw refuse("Experiment has no secondary metrics");
       if (!id) throw refuse("Secondary metric id is required");
       if (!/^-?\d{1,9}$/.test(id)) throw refuse("Secondary metric id must be an integer");
-      const sent = secondary[Number(id)];
-      if (!isJsonObject(sent)) throw refuse("Invalid metric ID");
-      const filters = ownValue(sent, "filters");
-      const where = `secondary_metrics__${Number(id)}__filters`;
-      const metric = insightMetricOf(isJsonObject(filters) ? filters : null, where, timeZone);
+      const asked = secondary[Number(id)];
+      if (!asked) throw refuse("Invalid metric ID");
+      const { sent, attr, isInsight } = asked;
+      const filters = isInsight ? (ownValue(sent, "filters") ?? null) : null;
+      const insight = isJsonObject(filters) ? filters : {};
+      const metric = isInsight
+        ? insightMetricOf(insight, `${attr}__filters`, timeZone)
+        : anyMetricOf(sent, attr, timeZone);
       if (!metric) throw refuse("Invalid metric ID");
       refuseDraft(view);
-      const analyses = await analyse([metric]);
-      const [analysis] = analyses;
-      if (!analysis) throw new Error("no metric was analysed");
+      const one = judged(sent, attr, metric);
+      const analysed = await analyse([one]);
+      const [first] = analysed;
+      if (!first) throw new Error("no metric was analysed");
+      const { analysis } = first;
       const arms = armsOf(analysis);
       const missing = missingData(arms);
       if (missing) throw noResults(missing);
@@ -148,10 +177,11 @@ export function experimentResultsRoutes(
       const values = arms
         .filter(({ sums }) => sums.n > 0)
         .map(({ variant, sums }) => [variant, sums.sum / sums.n]);
-      return await answer(analyses, {
+      return await answer(analysed, {
         result: {
-          ...(classic && wireClassicResult(classic, metric, filters as JsonObject)),
+          ...(classic && wireClassicResult(classic, metric, insight)),
           result: Object.fromEntries(values),
+          metric: wireAnalysis(analysis, one),
         },
       });
     },

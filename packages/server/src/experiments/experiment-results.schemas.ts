@@ -17,6 +17,7 @@ export const ExperimentResults = Type.Object({
   result: Nullable(AnyObject),
   ...computed,
   metrics: Type.Array(AnyObject),
+  extended: AnyObject,
 });
 
 /** An experiment with the result of one secondary metric (posthog-api 5.10). */
@@ -39,7 +40,7 @@ export function noResults({ events, exposures, control, treatments }: MissingDat
 
 /** A former result on the wire (posthog-api 5.9). */
 export function wireClassicResult(
-  { kind, arms, result }: ClassicResult,
+  { kind, arms, result, version }: ClassicResult,
   metric: Metric,
   filters: JsonObject,
 ) {
@@ -77,6 +78,6 @@ export function wireClassicResult(
         : { key: variant, count: sum, exposure: n / controlUnits, absolute_exposure: n },
     ),
     credible_intervals: byVariant(intervals),
-    stats_version: 1,
+    stats_version: version,
   };
 }
