@@ -10,3 +10,13 @@ export interface GeoIp {
    */
   lookup(address: string): JsonObject | Promise<JsonObject>;
 }
+
+/** The same database, as transformations read it. */
+export interface PlaceRecords {
+  /**
+   * MaxMind's record of a city, as their library for Node names its fields (`country.isoCode`,
+   * `city.names.en`, `location.timeZone`, …), as far as it is known; `null` where nothing is. Never
+   * rejects.
+   */
+  locate(address: string): Promise<JsonObject | null>;
+}

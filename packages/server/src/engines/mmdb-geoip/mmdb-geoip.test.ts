@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { openGeoIp } from "./mmdb-geoip.ts";
-import { placeProperties } from "./place-properties.ts";
+import { placeProperties, placeRecord } from "./place-properties.ts";
 
 const reportFault = (error: unknown) => {
   throw error;
@@ -75,5 +75,45 @@ describe("places of addresses", () => {
     const path = join(mkdtempSync(join(tmpdir(), "hedgerow-geo-")), "bad.mmdb");
     writeFileSync(path, "not a database");
     await expect(openGeoIp({ path, reportFault })).rejects.toThrow("is not a readable .mmdb file");
+  });
+
+  it("[TP-16] are told to transformations as MaxMind's library tells them, from either shape", async () => {
+    const geoIp = await openGeoIp({ path: null, reportFault });
+    expect(await geoIp.locate("81.2.69.142")).toMatchObject({
+      city: { names: { en: expect.any(String) } },
+      country: { isoCode: "GB", names: { en: "United Kingdom" } },
+      continent: { code: "EU", names: { en: "Europe" } },
+      location: {
+        latitude: expect.any(Number),
+        longitude: expect.any(Number),
+        timeZone: "Europe/London",
+      },
+      subdivisions: [{ names: { en: expect.any(String) } }],
+    });
+    expect(await geoIp.locate("10.0.0.1")).toBeNull();
+    expect(await geoIp.locate("nonsense")).toBeNull();
+    expect(
+      placeRecord({
+        country: { iso_code: "NL", names: { en: "Netherlands" } },
+        location: {
+          latitude: 52.09,
+          longitude: 5.1,
+          accuracy_radius: 20,
+          time_zone: "Europe/Amsterdam",
+        },
+        subdivisions: [{ iso_code: "UT", names: { en: "Utrecht" } }],
+      }),
+    ).toEqual({
+      country: { isoCode: "NL", names: { en: "Netherlands" } },
+      continent: { code: "EU", names: { en: "Europe" } },
+      location: {
+        latitude: 52.09,
+        longitude: 5.1,
+        accuracyRadius: 20,
+        timeZone: "Europe/Amsterdam",
+      },
+      subdivisions: [{ isoCode: "UT", names: { en: "Utrecht" } }],
+    });
+    expect(placeRecord(undefined)).toBeNull();
   });
 });

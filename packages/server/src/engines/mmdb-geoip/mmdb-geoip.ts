@@ -3,9 +3,9 @@ import { isIP } from "node:net";
 import { dirname, join } from "node:path";
 import type { JsonObject } from "@hedgerow/core/json";
 import { open, type Reader, type Response } from "maxmind";
-import type { GeoIp } from "../../persons/geo-ip.ts";
+import type { GeoIp, PlaceRecords } from "../../persons/geo-ip.ts";
 import { isPublicAddress, readAddress } from "../../platform/network-address.ts";
-import { placeProperties } from "./place-properties.ts";
+import { placeProperties, placeRecord } from "./place-properties.ts";
 
 type Database = Reader<Response>;
 
@@ -30,7 +30,7 @@ interface DatabaseFile {
 export async function openGeoIp(options: {
   path: string | null;
   reportFault: (error: unknown, context: string) => void;
-}): Promise<GeoIp> {
+}): Promise<GeoIp & PlaceRecords> {
   const { path, reportFault } = options;
   const files = path === null ? builtInFiles() : await ownFile(path);
 
@@ -74,6 +74,19 @@ export async function openGeoIp(options: {
   }
 
   return {
+    async locate(text) {
+      const address = readAddress(text);
+      if (address === null || !isPublicAddress(address)) return null;
+      const file = isIP(address) === 4 ? files.ipv4 : files.ipv6;
+      const database = file.current ?? (await read(file));
+      try {
+        return placeRecord(database?.get(address));
+      } catch (error) {
+        reportFault(error, "an address could not be looked up");
+        return null;
+      }
+    },
+
     lookup(text) {
       const known = remembered.get(text);
       if (known) return remember(text, known);

@@ -29,13 +29,69 @@ export function placeProperties(record: unknown): JsonObject {
   );
 }
 
+/**
+ * A database record of either shape as MaxMind's library for Node names its fields; `null` where
+ * nothing is known.
+ */
+export function placeRecord(record: unknown): JsonObject | null {
+  if (!isRecord(record)) return null;
+  const known = placeProperties(record);
+  const nested = isRecord(record.location) ? record.location : record;
+  const regions = Array.isArray(record.subdivisions)
+    ? record.subdivisions.map((region) => ({
+        isoCode: at(region, "iso_code"),
+        names: { en: at(region, "names", "en") },
+      }))
+    : [{ names: { en: text(record.state1) } }, { names: { en: text(record.state2) } }];
+  const parts = {
+    city: { names: { en: known.$geoip_city_name } },
+    country: {
+      isoCode: known.$geoip_country_code,
+      names: { en: known.$geoip_country_name },
+    },
+    continent: {
+      code: known.$geoip_continent_code,
+      names: { en: known.$geoip_continent_name },
+    },
+    postal: { code: known.$geoip_postal_code },
+    location: {
+      latitude: degrees(nested.latitude),
+      longitude: degrees(nested.longitude),
+      accuracyRadius: degrees(nested.accuracy_radius),
+      timeZone: known.$geoip_time_zone,
+    },
+    subdivisions: regions,
+  };
+  return (withoutGaps(parts) as JsonObject | undefined) ?? null;
+}
+
+/** Databases hold numbers as such or as texts. */
+function degrees(value: unknown): number | undefined {
+  const number = value === "" || value === null ? Number.NaN : Number(value);
+  return Number.isFinite(number) ? number : undefined;
+}
+
+/** A value without members that are not known, and without objects that hold none. */
+function withoutGaps(value: unknown): unknown {
+  if (Array.isArray(value)) {
+    const items = value.map(withoutGaps).filter((item) => item !== undefined);
+    return items.length > 0 ? items : undefined;
+  }
+  if (!isRecord(value)) return value;
+  const members = Object.entries(value).flatMap(([name, member]) => {
+    const rest = withoutGaps(member);
+    return rest === undefined ? [] : [[name, rest] as const];
+  });
+  return members.length > 0 ? Object.fromEntries(members) : undefined;
+}
+
 type UnknownRecord = Readonly<Record<string, unknown>>;
 
 function isRecord(value: unknown): value is UnknownRecord {
   return typeof value === "object" && value !== null;
 }
 
-function at(record: UnknownRecord, ...path: readonly string[]): unknown {
+function at(record: unknown, ...path: readonly string[]): unknown {
   return path.reduce<unknown>((value, key) => (isRecord(value) ? value[key] : undefined), record);
 }
 
