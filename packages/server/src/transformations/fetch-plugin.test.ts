@@ -1,0 +1,251 @@
+import { createHash } from "node:crypto";
+import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { createArchiveReader } from "../engines/archives/archive-reader.ts";
+import { makeTgz, makeZip } from "../engines/archives/archives.setup.ts";
+import { Refusal } from "../http/errors.ts";
+import { type GuardedRequestOptions, requestGuarded } from "../platform/guarded-request.ts";
+import { readCatalogue } from "./catalogue.ts";
+import { createFetchPlugin, MAX_SOURCE_FILES } from "./fetch-plugin.ts";
+import { openMirror } from "./mirror.setup.ts";
+import { readPluginLocation } from "./plugin-location.ts";
+
+let mirror: Awaited<ReturnType<typeof openMirror>>;
+let folder: string;
+beforeEach(async () => {
+  mirror = await openMirror();
+  folder = await mkdtemp(join(tmpdir(), "hedgerow-plugins-"));
+});
+afterEach(async () => {
+  await mirror.close();
+  await rm(folder, { recursive: true });
+});
+
+const fetcher = (options: { withFolder?: boolean; isClosed?: boolean } = {}) =>
+  createFetchPlugin({
+    request: (url: string, given: GuardedRequestOptions) =>
+      requestGuarded(url, options.isClosed ? given : { ...given, isAllowed: () => true }),
+    archives: createArchiveReader(),
+    catalogue: readCatalogue,
+    sources: {
+      githubUrl: mirror.url,
+      githubApiUrl: `${mirror.url}/api`,
+      gitlabUrl: mirror.url,
+      npmUrl: `${mirror.url}/npm`,
+      folder: options.withFolder === false ? null : folder,
+    },
+  });
+
+const located = (url: string) => {
+  const location = readPluginLocation(url, {
+    githubUrl: mirror.url,
+    gitlabUrl: "https://gitlab.com",
+  });
+  if (!location) throw new Error(url);
+  return location;
+};
+const fetchFrom = (url: string, options?: Parameters<typeof fetcher>[0]) =>
+  fetcher(options).fetch(located(url));
+const refusal = async (promise: Promise<unknown>): Promise<string> => {
+  const error: unknown = await promise.catch((reason: unknown) => reason);
+  if (!(error instanceof Refusal)) throw error;
+  return error.message;
+};
+
+const COMMIT = "0123456789abcdef0123456789abcdef01234567";
+const FILES = [
+  { path: "wrap/plugin.json", contents: '{"name":"P"}' },
+  { path: "wrap/index.js", contents: "export {}" },
+  { path: "wrap/logo.png", contents: "png" },
+];
+
+describe("GitHub", () => {
+  test("[TM-24] the newest commit of the main branch is installed, told by its hash", async () => {
+    mirror.answers.set("/api/repos/o/r/commits?per_page=1", JSON.stringify([{ sha: COMMIT }]));
+    mirror.answers.set(`/o/r/archive/${COMMIT}.zip`, { redirect: `/codeload/${COMMIT}` });
+    mirror.answers.set(`/codeload/${COMMIT}`, makeZip(FILES));
+    expect(await fetchFrom("https://github.com/o/r")).toEqual({
+      type: "custom",
+      url: "https://github.com/o/r",
+      files: { "plugin.json": '{"name":"P"}', "index.js": "export {}" },
+      tag: COMMIT,
+    });
+    expect(await fetcher().latestTag(located("https://github.com/o/r"))).toBe(COMMIT);
+  });
+
+  test("[TM-24] a commit, a release or a branch is installed as named; tarballs will do", async () => {
+    mirror.answers.set(`/o/r/archive/${COMMIT}.tar.gz`, makeTgz(FILES));
+    expect((await fetchFrom(`https://github.com/o/r/commit/${COMMIT}`)).tag).toBe(COMMIT);
+    mirror.answers.set("/o/r/archive/v1.2.0.zip", makeZip(FILES));
+    expect((await fetchFrom("https://github.com/o/r/releases/tag/v1.2.0")).tag).toBe("v1.2.0");
+    mirror.answers.set("/o/r/archive/next.zip", makeZip(FILES));
+    expect((await fetchFrom("https://github.com/o/r/tree/next")).tag).toBe("next");
+    mirror.answers.set("/api/repos/o/r/commits?sha=next&per_page=1", `[{"sha":"${COMMIT}"}]`);
+    expect(await fetchFrom("https://github.com/o/r/tree/next")).toMatchObject({
+      url: "https://github.com/o/r/tree/next",
+      tag: COMMIT,
+    });
+  });
+
+  test("[TM-24] a folder of a repository is installed without the rest", async () => {
+    const files = [
+      { path: "wrap/plugin.json", contents: '{"name":"top"}' },
+      { path: "wrap/a/b/plugin.json", contents: '{"name":"inner"}' },
+      { path: "wrap/a/b/index.ts", contents: "1" },
+      { path: "wrap/a/c/index.ts", contents: "2" },
+    ];
+    mirror.answers.set("/o/r/archive/main.zip", makeZip(files));
+    expect((await fetchFrom("https://github.com/o/r/tree/main/a/b")).files).toEqual({
+      "plugin.json": '{"name":"inner"}',
+      "index.ts": "1",
+    });
+  });
+
+  test("[TM-24] a private repository is asked with its token, which goes nowhere else", async () => {
+    const elsewhere = await openMirror();
+    mirror.answers.set(`/o/r/archive/${COMMIT}.zip`, { redirect: `${elsewhere.url}/zip` });
+    elsewhere.answers.set("/zip", makeZip(FILES));
+    await fetchFrom(`https://github.com/o/r/commit/${COMMIT}?private_token=t0ken`);
+    expect(mirror.asked[0]?.headers.authorization).toBe("Bearer t0ken");
+    expect(mirror.asked[0]?.path).not.toContain("t0ken");
+    expect(elsewhere.asked[0]?.headers.authorization).toBeUndefined();
+    await elsewhere.close();
+  });
+
+  test("what is not there is refused with what was asked", async () => {
+    expect(await refusal(fetchFrom("https://github.com/o/r/tree/main"))).toBe(
+      `The plugin cannot be fetched: ${mirror.url}/o/r/archive/main.zip answered 404.`,
+    );
+    expect(await refusal(fetcher().latestTag(located("https://github.com/o/r")))).toBe(
+      "Could not get latest commit for: https://github.com/o/r",
+    );
+    mirror.answers.set("/o/r/archive/main.zip", "<html>sign in</html>");
+    expect(await refusal(fetchFrom("https://github.com/o/r/tree/main"))).toMatch(/neither/);
+  });
+});
+
+test("[TM-24] GitLab is asked by its API, with a project in groups and a token", async () => {
+  const api = "/api/v4/projects/g%2Fs%2Fp/repository";
+  mirror.answers.set(`${api}/commits?per_page=1`, JSON.stringify([{ id: COMMIT }]));
+  mirror.answers.set(`${api}/archive.zip?sha=${COMMIT}`, makeZip(FILES));
+  const plugin = await fetchFrom("https://gitlab.com/g/s/p?private_token=t");
+  expect(plugin).toMatchObject({ tag: COMMIT, url: "https://gitlab.com/g/s/p?private_token=t" });
+  expect(mirror.asked.map(({ headers }) => headers["private-token"])).toEqual(["t", "t"]);
+  expect(await fetcher().latestTag(located("https://gitlab.com/g/s/p"))).toBe(COMMIT);
+});
+
+describe("npm", () => {
+  const archive = makeTgz(
+    FILES.map((file) => ({ ...file, path: file.path.replace("wrap", "package") })),
+  );
+  const integrity = `sha512-${createHash("sha512").update(archive).digest("base64")}`;
+  const manifest = (version: string, dist: object) =>
+    JSON.stringify({ name: "@a/b", version, dist });
+  const url = "https://www.npmjs.com/package/@a/b";
+
+  test("[TM-24] the newest or a named version is installed, checked against its digest", async () => {
+    const dist = { tarball: `${mirror.url}/npm/@a/b/-/b-1.0.1.tgz`, integrity };
+    mirror.answers.set("/npm/@a%2fb/latest", manifest("1.0.1", dist));
+    mirror.answers.set("/npm/@a/b/-/b-1.0.1.tgz", archive);
+    const plugin = await fetchFrom(url);
+    expect(plugin).toMatchObject({ type: "custom", url, tag: "1.0.1" });
+    expect(Object.keys(plugin.files)).toEqual(["plugin.json", "index.js"]);
+    expect(await fetcher().latestTag(located(url))).toBe("1.0.1");
+    mirror.answers.set("/npm/@a%2fb/1.0.0", manifest("1.0.0", { integrity: "sha512-AAAA" }));
+    mirror.answers.set("/npm/@a/b/-/b-1.0.0.tgz", archive);
+    expect(await refusal(fetchFrom(`${url}/v/1.0.0`))).toMatch(/not what its registry says/);
+  });
+
+  test("[TM-24] a mirror that knows whole packages only, and archives of the public registry, will do", async () => {
+    const versions = {
+      "2.0.0": {
+        version: "2.0.0",
+        dist: { tarball: "https://registry.npmjs.org/@a/b/-/b-2.0.0.tgz" },
+      },
+    };
+    mirror.answers.set(
+      "/npm/@a%2fb",
+      JSON.stringify({ "dist-tags": { latest: "2.0.0" }, versions }),
+    );
+    mirror.answers.set("/npm/@a/b/-/b-2.0.0.tgz", archive);
+    expect((await fetchFrom(url)).tag).toBe("2.0.0");
+    expect(await refusal(fetchFrom("https://www.npmjs.com/package/none"))).toBe(
+      'The npm package "none" cannot be found.',
+    );
+  });
+});
+
+describe("archives and folders", () => {
+  test("[TM-24] an archive is told by a digest of what it holds", async () => {
+    mirror.answers.set("/p.zip", makeZip(FILES));
+    const url = `${mirror.url}/p.zip`;
+    const { tag } = await fetchFrom(url);
+    expect(tag).toMatch(/^[0-9a-f]{12}$/);
+    expect(await fetcher().latestTag(located(url))).toBe(tag);
+    mirror.answers.set("/p.zip", makeZip(FILES.slice(0, 2)));
+    expect(await fetcher().latestTag(located(url))).not.toBe(tag);
+  });
+
+  test("a plugin without plugin.json, and one of too many or too large files, is refused", async () => {
+    const url = `${mirror.url}/p.tgz`;
+    mirror.answers.set("/p.tgz", makeTgz([{ path: "wrap/index.js" }, { path: "a/b/plugin.json" }]));
+    expect(await refusal(fetchFrom(url))).toBe("Could not find plugin.json in the plugin");
+    const some = (count: number) =>
+      Array.from({ length: count }, (_, index) => ({ path: `wrap/${index}.js`, contents: "1" }));
+    mirror.answers.set("/p.tgz", makeTgz([...FILES, ...some(MAX_SOURCE_FILES)]));
+    expect(await refusal(fetchFrom(url))).toMatch(/more than 1000 files/);
+    mirror.answers.set("/p.tgz", makeTgz([...FILES, ...some(10_000)]));
+    expect(await refusal(fetchFrom(url))).toBe("The archive holds more than 5000 files.");
+    const large = { path: "wrap/large.js", contents: "x".repeat(9_000_000) };
+    mirror.answers.set("/p.tgz", makeTgz([...FILES, large]));
+    expect(await refusal(fetchFrom(url))).toMatch(/more than 8000000 characters/);
+  });
+
+  test("[TM-20] nothing is fetched from inside the network", async () => {
+    mirror.answers.set("/p.zip", makeZip(FILES));
+    expect(await refusal(fetchFrom(`${mirror.url}/p.zip`, { isClosed: true }))).toMatch(
+      /is not on the public internet/,
+    );
+    expect(mirror.asked).toEqual([]);
+  });
+
+  test("[TM-25] a folder is read only below the one that the operator names, without links", async () => {
+    const plugin = join(folder, "p");
+    await mkdir(join(plugin, "src"), { recursive: true });
+    await writeFile(join(plugin, "plugin.json"), "{}");
+    await writeFile(join(plugin, "src", "a.ts"), "1");
+    await symlink("/etc/passwd", join(plugin, "secret.txt"));
+    await symlink("/etc", join(folder, "out"));
+    expect(await fetchFrom(`file:${plugin}`)).toMatchObject({
+      type: "local",
+      files: { "plugin.json": "{}", "src/a.ts": "1" },
+      tag: null,
+    });
+    for (const path of [
+      "/etc",
+      join(folder, "out"),
+      join(folder, "..", "x"),
+      join(folder, "none"),
+    ]) {
+      expect(await refusal(fetchFrom(`file:${path}`))).toBe(
+        `Could not load plugin.json from: ${join(path, "plugin.json")}`,
+      );
+    }
+    expect(await refusal(fetchFrom(`file:${plugin}`, { withFolder: false }))).toBe(
+      "Plugins cannot be installed from folders of this server.",
+    );
+  });
+
+  test("[TM-24] everything of the catalogue can be had", async () => {
+    const catalogue = await readCatalogue();
+    expect(catalogue.length).toBeGreaterThanOrEqual(12);
+    for (const { name, files } of catalogue) {
+      const plugin = await fetchFrom(`hedgerow:catalogue/${name}`);
+      expect(plugin).toMatchObject({ type: "repository", files });
+      expect(await fetcher().latestTag(located(`hedgerow:catalogue/${name}`))).toBe(plugin.tag);
+    }
+    expect(await refusal(fetchFrom("hedgerow:catalogue/constructor"))).toMatch(/There is no/);
+  });
+});

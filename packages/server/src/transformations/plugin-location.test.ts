@@ -1,0 +1,79 @@
+import { expect, test } from "vitest";
+import { isPinned, readPluginLocation, writePluginLocation } from "./plugin-location.ts";
+
+const hosts = { githubUrl: "http://git.local:3000", gitlabUrl: "https://gitlab.com" };
+const read = (url: string) => readPluginLocation(url, hosts);
+const github = { kind: "github", owner: "o", repository: "r", ref: null, folder: "", token: null };
+const gitlab = { kind: "gitlab", project: "g/s/p", ref: null, folder: "", token: null };
+
+test.each([
+  ["https://github.com/o/r", github],
+  ["http://www.github.com/o/r/", github],
+  ["https://github.com/o/r.git", github],
+  ["http://git.local:3000/o/r", github],
+  ["https://github.com/o/r/tree/main", { ...github, ref: "main" }],
+  ["https://github.com/o/r/tree/main/plugins/a", { ...github, ref: "main", folder: "plugins/a" }],
+  ["https://github.com/o/r/commit/0a1b2c3", { ...github, ref: "0a1b2c3" }],
+  ["https://github.com/o/r/releases/tag/v1.2.0", { ...github, ref: "v1.2.0" }],
+  ["https://github.com/o/r/archive/main.zip", { ...github, ref: "main" }],
+  ["https://github.com/o/r/archive/refs/tags/v1.tar.gz", { ...github, ref: "v1" }],
+  ["https://github.com/o/r?private_token=t", { ...github, token: "t" }],
+  ["https://gitlab.com/g/s/p", gitlab],
+  ["https://gitlab.com/g/s/p/-/tree/main", { ...gitlab, ref: "main" }],
+  [
+    "https://gitlab.com/g/s/p/-/commit/abcdef1?private_token=t",
+    { ...gitlab, ref: "abcdef1", token: "t" },
+  ],
+  ["https://www.npmjs.com/package/a-b", { kind: "npm", name: "a-b", version: null }],
+  [
+    "https://npmjs.com/package/@posthog/geoip-plugin/v/0.0.2",
+    { kind: "npm", name: "@posthog/geoip-plugin", version: "0.0.2" },
+  ],
+  [
+    "https://www.npmjs.com/package/%40posthog%2Fgeoip-plugin",
+    { kind: "npm", name: "@posthog/geoip-plugin", version: null },
+  ],
+  ["https://example.org/a/b.zip?x=1", { kind: "archive", url: "https://example.org/a/b.zip?x=1" }],
+  ["http://example.org/b.tgz", { kind: "archive", url: "http://example.org/b.tgz" }],
+  ["file:/srv/plugins/a", { kind: "folder", path: "/srv/plugins/a" }],
+  ["file:///srv/plugins/a%20b", { kind: "folder", path: "/srv/plugins/a b" }],
+  ["hedgerow:catalogue/add-place", { kind: "catalogue", name: "add-place" }],
+])("[TM-23] %s is read as what it means", (url, location) => {
+  expect(read(url)).toEqual(location);
+});
+
+test.each([
+  "",
+  "o/r",
+  "https://github.com/o",
+  "https://github.com/../r",
+  "https://github.com.evil.org/o/r",
+  "https://evil.org/github.com/o/r",
+  "https://github.com/o/r/issues/1",
+  "https://www.npmjs.com/package/../a",
+  "ftp://example.org/a.zip",
+  "javascript:alert(1)//a.zip",
+  "https://example.org/page.html",
+  "https://",
+])("[TM-23] %s is no address of a plugin", (url) => {
+  expect(read(url)).toBeUndefined();
+});
+
+test("[TM-23] the kept address says where to look for updates: branches and folders, never commits", () => {
+  const kept = (url: string) => {
+    const location = read(url);
+    return location && writePluginLocation(location);
+  };
+  expect(kept("https://github.com/o/r/commit/0a1b2c3d")).toBe("https://github.com/o/r");
+  expect(kept("https://github.com/o/r/releases/tag/v1.2.0")).toBe("https://github.com/o/r");
+  expect(kept("https://github.com/o/r/tree/next?private_token=t")).toBe(
+    "https://github.com/o/r/tree/next?private_token=t",
+  );
+  expect(kept("https://github.com/o/r/tree/0a1b2c3d/x/y")).toBe(
+    "https://github.com/o/r/tree/HEAD/x/y",
+  );
+  expect(kept("https://gitlab.com/g/p/-/tree/main")).toBe("https://gitlab.com/g/p/-/tree/main");
+  expect(kept("https://www.npmjs.com/package/a/v/1.0.0")).toBe("https://www.npmjs.com/package/a");
+  expect(["v1.0", "1.2.3-rc.1", "deadbeef"].every(isPinned)).toBe(true);
+  expect(["main", "v2", "release/1.0"].some(isPinned)).toBe(false);
+});
