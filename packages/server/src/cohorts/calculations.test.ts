@@ -14,6 +14,7 @@ import { QueryTooLong } from "../events/event-store.ts";
 import type { Performer, PerformerSource } from "../events/performers.ts";
 import { createCompiledFlags } from "../flags/compiled-flags.ts";
 import { type CohortCalculations, startCohortCalculations } from "./calculations.ts";
+import { fillCohort } from "./fill-cohort.ts";
 import type { MembershipStore } from "./membership-store.ts";
 
 let database: SqlDatabase;
@@ -81,6 +82,7 @@ function start(
     clock: () => now,
     reportFault,
     everyMinutes,
+    isAlone: true,
     pollMs: 5,
   });
   return running;
@@ -268,6 +270,39 @@ describe("calculations of cohorts", () => {
     await settled(id);
     await calculations.close();
     expect(await membersOf(id)).toEqual(["ann"]);
+  });
+
+  test("[CO-35] tell of members that were being added when the last process ended, until that is done again", async () => {
+    const store = createMembershipStore(database);
+    const cohortStore = createCohortStore(database);
+    const { newStaticCohort } = await projectsAndUsers(database);
+    const list = { projectId, id: await newStaticCohort(projectId, [persons[2]?.id ?? 0]) };
+    async function* brokenOff() {
+      yield { uuids: [persons[0]?.uuid ?? ""], distinctIds: [] };
+      throw new Error("out of order");
+    }
+    const tools = { cohortStore, memberships: store, clock: () => now };
+    await store.fill(projectId, list.id, new Date(now.getTime() + 600_000), "broken off");
+    start();
+    await settled(list.id);
+    expect(await cohort(list.id)).toMatchObject({
+      errorsCalculating: 1,
+      calculationError: "broken off",
+    });
+    await expect(fillCohort(list, brokenOff(), tools)).rejects.toThrow("out of order");
+    await expect.poll(async () => (await cohort(list.id)).isCalculating).toBe(false);
+    expect(await cohort(list.id)).toMatchObject({
+      memberCount: 2,
+      errorsCalculating: 1,
+      calculationError: expect.stringContaining("broken off"),
+    });
+    await fillCohort(list, [{ uuids: persons.map(({ uuid }) => uuid), distinctIds: [] }], tools);
+    expect(await cohort(list.id)).toMatchObject({
+      memberCount: 3,
+      isCalculating: false,
+      errorsCalculating: 0,
+      calculationError: null,
+    });
   });
 
   test("[CO-24] count large static cohorts now and then, and go through more members than one step takes", async () => {

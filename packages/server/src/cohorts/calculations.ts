@@ -26,6 +26,8 @@ interface CalculationDeps extends Pick<CalculationTools, "store" | "performers" 
   readonly reportFault: (error: unknown, context: string) => void;
   /** How often cohorts of past behavior are calculated. */
   readonly everyMinutes: number;
+  /** Whether no other process works on the same cohorts: what was under way is then broken off. */
+  readonly isAlone: boolean;
   /** How often to look for what is due. */
   readonly pollMs?: number;
   /** Longest calculation. */
@@ -88,6 +90,7 @@ export function startCohortCalculations(deps: CalculationDeps): CohortCalculatio
   async function calculate(task: CohortTask): Promise<void> {
     const { projectId, id } = task;
     const startedMs = performance.now();
+    let isStatic = false;
     const after = (minutes: number) => new Date(clock().getTime() + minutes * MINUTE_MS);
     try {
       await store.start(task);
@@ -95,12 +98,14 @@ export function startCohortCalculations(deps: CalculationDeps): CohortCalculatio
       const snapshot = await compiledFlags.refresh(projectId);
       const cohort = snapshot.definitions.cohorts.find((one) => one.id === id);
       if (!cohort) throw new CalculationProblem("the cohort is gone");
+      isStatic = cohort.isStatic;
       const pause = createPause();
       const tools = { ...deps, now: clock(), pause, slices: slicesWith(pause) };
       const { count, changed } = await calculateCohort(cohort, { projectId, snapshot }, tools);
       const restMinutes = (REST_FACTOR * (performance.now() - startedMs)) / MINUTE_MS;
       const dueAt = after(Math.max(minutesBetween(cohort, deps.everyMinutes), restMinutes));
-      await store.finish(task, { kind: "calculated", count }, { now: clock(), dueAt });
+      const kind = isStatic ? "counted" : "calculated";
+      await store.finish(task, { kind, count }, { now: clock(), dueAt });
       if (changed > 0) await requestDependants(projectId, id);
     } catch (error) {
       if (error instanceof Stopped) return;
@@ -109,7 +114,10 @@ export function startCohortCalculations(deps: CalculationDeps): CohortCalculatio
         reportFault(error, `cohort ${id} of project ${projectId} was not calculated`);
       const text = isExpected ? error.message : "The calculation failed. The log tells why.";
       const dueAt = after(Math.min(2 ** task.errorsCalculating, MAX_RETRY_MINUTES));
-      await store.finish(task, { kind: "failed", error: text }, { now: clock(), dueAt });
+      const outcome = isStatic
+        ? ({ kind: "postponed" } as const)
+        : ({ kind: "failed", error: text } as const);
+      await store.finish(task, outcome, { now: clock(), dueAt });
     }
   }
 
@@ -120,7 +128,17 @@ export function startCohortCalculations(deps: CalculationDeps): CohortCalculatio
     if (ids.length > 0) wake();
   }
 
+  async function endFillings(): Promise<void> {
+    try {
+      await store.endFillings(clock());
+    } catch (error) {
+      // They end by themselves, only later.
+      reportFault(error, "cohorts that were being filled could not be found");
+    }
+  }
+
   async function run(): Promise<void> {
+    if (deps.isAlone) await endFillings();
     while (!isStopped) {
       isAwaken = false;
       try {

@@ -269,12 +269,12 @@ describe("cohorts", () => {
     expect(changed).toMatchObject({ status: 200, body: { cohort_type: "behavioral" } });
     expect(
       await send("PATCH", cohort.id, {
-        filters: ruleOf({ ...behavior, value: "performed_event_sequence" }),
+        filters: ruleOf({ ...behavior, value: "performed_event_at_night" }),
       }),
     ).toMatchObject(
       refusal(
         "invalid_input",
-        'behavioral conditions of kind "performed_event_sequence" are not supported',
+        'behavioral conditions of kind "performed_event_at_night" are not supported',
         "filters",
       ),
     );

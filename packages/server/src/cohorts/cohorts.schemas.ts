@@ -270,6 +270,8 @@ export function wireCohort(
   cohort: CohortRecord,
   usersById: ReadonlyMap<number, User>,
 ): Static<typeof Cohort> {
+  // What is stored meanwhile is what holds if that is broken off.
+  const isBeingFilled = cohort.isStatic && cohort.isCalculating;
   return {
     id: cohort.id,
     team_id: cohort.projectId,
@@ -286,8 +288,8 @@ export function wireCohort(
     last_calculation: wireInstantOrNull(
       cohort.isStatic ? cohort.membersChangedAt : cohort.calculatedAt,
     ),
-    errors_calculating: cohort.errorsCalculating,
-    last_error_message: cohort.calculationError,
+    errors_calculating: isBeingFilled ? 0 : cohort.errorsCalculating,
+    last_error_message: isBeingFilled ? null : cohort.calculationError,
     count: cohort.memberCount,
     is_static: cohort.isStatic,
     cohort_type: cohort.isStatic

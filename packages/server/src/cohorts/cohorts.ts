@@ -17,6 +17,7 @@ import type {
   MembershipChange,
   NamedPersons,
 } from "./cohort-store.ts";
+import { fillCohort } from "./fill-cohort.ts";
 import type { MembershipStore } from "./membership-store.ts";
 import { createPersonTally } from "./person-tally.ts";
 import { type MemberFile, type MemberUpload, uploadMembers } from "./upload-members.ts";
@@ -73,6 +74,13 @@ export interface Cohorts {
   /** Adds the persons of a file: see {@link uploadMembers}. */
   uploadMembers(projectId: number, id: number, file: MemberFile): Promise<MemberUpload>;
 
+  /** Adds persons by their uuids, run by run, to a static cohort that was made for them: see {@link fillCohort}. */
+  fill(
+    projectId: number,
+    id: number,
+    runs: AsyncIterable<readonly string[]> | Iterable<readonly string[]>,
+  ): Promise<void>;
+
   /** Persons of a cohort that is not deleted. Throws `not_found`, and refuses one whose patterns take too long. */
   persons(
     projectId: number,
@@ -98,7 +106,7 @@ export function createCohorts({
   clock,
 }: {
   cohortStore: CohortStore;
-  memberships: Pick<MembershipStore, "request" | "settle">;
+  memberships: Pick<MembershipStore, "fill" | "settle">;
   findPersons: FindCohortPersons;
   changeDefinitions: ChangeDefinitions;
   /** Called when a cohort or its members have changed, for whoever calculates cohorts. */
@@ -132,6 +140,8 @@ export function createCohorts({
       );
     }
   };
+
+  const fillTools = { cohortStore, memberships, clock };
 
   const create: Cohorts["create"] = async (projectId, { members, ...draft }, authorId) => {
     const fields = ruledFields({ ...NEW_COHORT, ...draft });
@@ -221,10 +231,19 @@ export function createCohorts({
 
     async uploadMembers(projectId, id, file) {
       await requireStatic(projectId, id, "add users to");
-      const tools = { cohortStore, memberships, clock };
-      const upload = await uploadMembers({ projectId, id }, file, tools);
-      await onChanged(projectId, id);
-      return upload;
+      try {
+        return await uploadMembers({ projectId, id }, file, fillTools);
+      } finally {
+        await onChanged(projectId, id);
+      }
+    },
+
+    async fill(projectId, id, runs) {
+      try {
+        await fillCohort({ projectId, id }, namedBy(runs), fillTools);
+      } finally {
+        await onChanged(projectId, id);
+      }
     },
 
     async persons(projectId, id, page) {
@@ -245,12 +264,16 @@ export function createCohorts({
       }
       const copy = { name: `${original.name} (static copy)`, isStatic: true, members: NOBODY };
       const { cohort: made } = await create(projectId, copy, authorId);
-      for (const uuids of found.uuids(COPIED_AT_ONCE)) {
-        await cohortStore.addMembers(projectId, made.id, { uuids, distinctIds: [] }, clock());
-      }
+      await fillCohort(made, namedBy(found.uuids(COPIED_AT_ONCE)), fillTools);
       return await cohort(projectId, made.id);
     },
   };
+}
+
+async function* namedBy(
+  runs: AsyncIterable<readonly string[]> | Iterable<readonly string[]>,
+): AsyncGenerator<NamedPersons> {
+  for await (const uuids of runs) yield { uuids, distinctIds: [] };
 }
 
 const describeCohort = describeChanges<CohortRecord>({

@@ -124,6 +124,42 @@ export function membershipStoreContract(open: () => Promise<MembershipStoreFixtu
     });
   });
 
+  describe("fillings of static cohorts", () => {
+    const sooner = () => later(-1_000);
+    const filling = async (id: number) => store.fill(projectId, id, later(5_000), "broken off");
+
+    test("[CO-35] show as being calculated until they are settled, and then without error", async () => {
+      const { id } = await create(true);
+      await filling(id);
+      expect(await read(id)).toMatchObject({ isCalculating: true, calculationError: "broken off" });
+      expect(await due()).toEqual([]);
+      await store.settle(projectId, id, later(9_000));
+      expect(await read(id)).toMatchObject({
+        isCalculating: false,
+        errorsCalculating: 0,
+        calculationError: null,
+      });
+      expect(await due(later(6_000))).toEqual([]);
+    });
+
+    test("[CO-35] that are not settled are due when they end, and their error outlives counts", async () => {
+      const [{ id }, other] = [await create(true), await create(true)];
+      await filling(id);
+      await store.endFillings(sooner());
+      expect((await due()).map((task) => task.id)).toEqual([id]);
+      const task = await taskOf(id);
+      const times = { now: now(), dueAt: later(9_000) };
+      await store.finish(task, { kind: "postponed" }, times);
+      await store.finish(task, { kind: "counted", count: 0 }, times);
+      expect(await read(id)).toMatchObject({
+        isCalculating: false,
+        errorsCalculating: 1,
+        calculationError: "broken off",
+      });
+      expect(await read(other.id)).toMatchObject({ errorsCalculating: 0, calculationError: null });
+    });
+  });
+
   describe("persons and members", () => {
     test("persons come by record number, with the parts asked for", async () => {
       const ann = await fixture.newPerson(projectId, ["z-ann", "ann"]);

@@ -12,6 +12,10 @@ export interface CohortTask {
 /** What became of a task. */
 export type CalculationOutcome =
   | { readonly kind: "calculated"; readonly count: number }
+  /** Of a static cohort; what went wrong when it was filled stays told. */
+  | { readonly kind: "counted"; readonly count: number }
+  /** Nothing is known, and nothing told. */
+  | { readonly kind: "postponed" }
   | { readonly kind: "failed"; readonly error: string };
 
 /** A person as rules see them. */
@@ -52,7 +56,16 @@ export interface MembershipStore {
   /** Asks for the calculation of cohorts from a moment on, and shows them as being calculated. */
   request(projectId: number, ids: readonly number[], dueAt: Date): Promise<void>;
 
-  /** Shows a cohort as calculated; it is due again at a moment. */
+  /**
+   * Shows a static cohort as being calculated while many members are added, until a moment at most:
+   * if `settle` has not ended that by then, the cohort is counted and `error` told of it.
+   */
+  fill(projectId: number, id: number, until: Date, error: string): Promise<void>;
+
+  /** Ends every filling: for a process that starts and knows that no other runs. */
+  endFillings(now: Date): Promise<void>;
+
+  /** Shows a cohort as calculated, without error; it is due again at a moment. */
   settle(projectId: number, id: number, dueAt: Date): Promise<void>;
 
   /** Shows a cohort as being calculated. */

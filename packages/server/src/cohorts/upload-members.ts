@@ -1,8 +1,8 @@
 import { Refusal } from "../http/errors.ts";
 import { isUuid } from "../http/wire-uuid.ts";
 import type { Slices } from "../platform/slices.ts";
-import type { CohortStore, MembershipChange } from "./cohort-store.ts";
-import type { MembershipStore } from "./membership-store.ts";
+import type { MembershipChange } from "./cohort-store.ts";
+import { type FillTools, fillCohort } from "./fill-cohort.ts";
 import { readCsv } from "./read-csv.ts";
 
 /** The names in a file of members, in order, repeated ones too. */
@@ -25,9 +25,6 @@ const BATCH_ROWS = 2_000;
 const MAX_NAMES = 1_000_000;
 /** Names of nobody that an answer lists. */
 const MAX_LISTED = 1_000;
-/** What was begun before a crash is over after this time. */
-const LEASE_MS = 10 * 60_000;
-const DAY_MS = 24 * 60 * 60_000;
 
 /** Columns by what they hold; others are ignored where one of these is there. */
 const COLUMNS: ReadonlyMap<string, keyof MemberFile> = new Map([
@@ -39,44 +36,23 @@ const COLUMNS: ReadonlyMap<string, keyof MemberFile> = new Map([
   ["distinct id", "distinctIds"],
 ]);
 
-/**
- * Adds the persons of a file to a static cohort, some thousand at a time: meanwhile the cohort is
- * shown as being calculated, with as many members as it has by then. The same file again changes
- * nothing more, so that an upload that was broken off can be repeated.
- */
+/** Adds the persons of a file to a static cohort: see {@link fillCohort}. */
 export async function uploadMembers(
   cohort: { readonly projectId: number; readonly id: number },
   file: MemberFile,
-  {
-    cohortStore,
-    memberships,
-    clock,
-  }: {
-    readonly cohortStore: Pick<CohortStore, "addMembers">;
-    readonly memberships: Pick<MembershipStore, "request" | "settle">;
-    readonly clock: () => Date;
-  },
+  tools: FillTools,
 ): Promise<MemberUpload> {
-  const { projectId, id } = cohort;
-  const after = (ms: number) => new Date(clock().getTime() + ms);
-  await memberships.request(projectId, [id], after(LEASE_MS));
   const unknown = { uuids: [] as string[], distinctIds: [] as string[] };
   let changed = 0;
   let unknownCount = 0;
-  try {
-    for (const { malformed, ...named } of batchesOf(file)) {
-      const added = await cohortStore.addMembers(projectId, id, named, clock());
-      if (!added) throw new Refusal("not_found", "Not found.");
-      changed += added.changed;
-      for (const kind of ["uuids", "distinctIds"] as const) {
-        const strangers = [...added.unknown[kind], ...(kind === "uuids" ? malformed : [])];
-        unknownCount += strangers.length;
-        unknown[kind].push(...strangers.slice(0, MAX_LISTED - unknown[kind].length));
-      }
+  await fillCohort(cohort, batchesOf(file), tools, (added, { malformed }) => {
+    changed += added.changed;
+    for (const kind of ["uuids", "distinctIds"] as const) {
+      const strangers = [...added.unknown[kind], ...(kind === "uuids" ? malformed : [])];
+      unknownCount += strangers.length;
+      unknown[kind].push(...strangers.slice(0, MAX_LISTED - unknown[kind].length));
     }
-  } finally {
-    await memberships.settle(projectId, id, after(DAY_MS));
-  }
+  });
   return { rows: file.uuids.length + file.distinctIds.length, changed, unknown, unknownCount };
 }
 

@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openFlagsApi } from "./flags-api.setup.ts";
 
@@ -205,6 +206,52 @@ describe("a static cohort of whom a flag is on for", () => {
     expect(body.cohort.count).toBeGreaterThan(150);
     expect(body.cohort.count).toBeLessThan(250);
   });
+
+  test("[FM-32] of many is answered while they are added, a slice at a time, and then holds all", async () => {
+    const slow = await openFlagsApi({ patienceMs: 0 });
+    try {
+      const project = await slow.newProject();
+      const flags = `/api/projects/${project}/feature_flags`;
+      const people = 3_000;
+      for (let start = 0; start < people; start += 1_000) {
+        const rows = await slow.database.writes
+          .insertInto("persons")
+          .values(
+            Array.from({ length: 1_000 }, () => ({
+              project_id: project,
+              uuid: randomUUID(),
+              properties: "{}",
+              property_times: "{}",
+              created_at: 0,
+              is_identified: 0,
+            })),
+          )
+          .returning("id")
+          .execute();
+        const ids = rows.map(({ id }, at) => ({
+          project_id: project,
+          distinct_id: `p${start + at}`,
+          person_id: id,
+        }));
+        await slow.database.writes.insertInto("person_distinct_ids").values(ids).execute();
+      }
+      const filters = { groups: [{ properties: [], rollout_percentage: 100 }] };
+      const { id } = (await slow.send("POST", flags, { key: "all", filters })).body;
+      const { status, body } = await slow.send(
+        "POST",
+        `${flags}/${id}/create_static_cohort_for_flag`,
+      );
+      expect(status).toBe(201);
+      expect(body.cohort).toMatchObject({ is_calculating: true, last_error_message: null });
+      expect(body.cohort.count).toBeLessThan(people);
+      const read = async () =>
+        (await slow.send("GET", `/api/projects/${project}/cohorts/${body.cohort.id}`)).body;
+      await expect.poll(async () => (await read()).is_calculating, { timeout: 10_000 }).toBe(false);
+      expect(await read()).toMatchObject({ count: people, errors_calculating: 0 });
+    } finally {
+      await slow.close();
+    }
+  }, 30_000);
 
   test("[FM-32] is not made of a flag that is unknown or deleted", async () => {
     const { body: flag } = await api.send("POST", path, { key: "gone" });

@@ -3,14 +3,13 @@ import { Type } from "typebox";
 import type { AccountStore } from "../accounts/account-store.ts";
 import { usersById } from "../accounts/users-by-id.ts";
 import { Cohort, wireCohort } from "../cohorts/cohorts.schemas.ts";
-import type { Cohorts } from "../cohorts/cohorts.ts";
 import type { App } from "../http/app.ts";
 import { Refusal } from "../http/errors.ts";
 import { access, callerOf, projectOf } from "../http/management-api.ts";
 import { pathIdOf } from "../http/path-id.ts";
 import { Nullable } from "../http/wire-schemas.ts";
+import type { FlagCohorts } from "./flag-cohorts.ts";
 import type { FlagReach } from "./flag-reach.ts";
-import type { Flags } from "./flags.ts";
 
 const FLAGS = "/api/projects/:project_id/feature_flags";
 const tags = ["feature_flags"];
@@ -20,16 +19,12 @@ export function flagReachRoutes(
   app: App,
   {
     reach,
-    flags,
-    cohorts,
+    flagCohorts,
     accounts,
-    clock,
   }: {
     reach: FlagReach;
-    flags: Pick<Flags, "flag">;
-    cohorts: Pick<Cohorts, "create" | "addMembers" | "cohort">;
+    flagCohorts: Pick<FlagCohorts, "create">;
     accounts: Pick<AccountStore, "user">;
-    clock: () => Date;
   },
 ): void {
   app.post(
@@ -89,24 +84,8 @@ export function flagReachRoutes(
     },
     async (request, reply) => {
       const { id: projectId } = projectOf(request);
-      const flag = await flags.flag(projectId, pathIdOf(request));
-      if (flag.deleted) throw new Refusal("not_found", "Not found.");
       const { user } = callerOf(request);
-      const { cohort } = await cohorts.create(
-        projectId,
-        {
-          name: `Users with feature flag ${flag.key} enabled at ${clock().toISOString()}`,
-          isStatic: true,
-          members: { uuids: [], distinctIds: [] },
-        },
-        user.id,
-      );
-      for await (const uuids of reach.personsOf(projectId, flag)) {
-        if (uuids.length > 0) {
-          await cohorts.addMembers(projectId, cohort.id, { uuids, distinctIds: [] });
-        }
-      }
-      const filled = await cohorts.cohort(projectId, cohort.id);
+      const filled = await flagCohorts.create(projectId, pathIdOf(request), user.id);
       const users = await usersById(accounts, [filled.createdById]);
       return reply.code(201).send({ cohort: wireCohort(filled, users) });
     },

@@ -40,6 +40,7 @@ import { createCopyFlag } from "./copy-flags.ts";
 import { createPayloadSeal } from "./encrypted-payloads.ts";
 import { explainRoutes } from "./explain.routes.ts";
 import { createExplain } from "./explain.ts";
+import { createFlagCohorts } from "./flag-cohorts.ts";
 import { flagsDependingOnFlag } from "./flag-dependants.ts";
 import { flagReachRoutes } from "./flag-reach.routes.ts";
 import { createFlagReach } from "./flag-reach.ts";
@@ -58,7 +59,9 @@ export interface Answer {
 }
 
 /** The management and local evaluation routes over a fresh embedded store, for one user. */
-export async function openFlagsApi(reachOptions: { readonly maxCountMs?: number } = {}) {
+export async function openFlagsApi(
+  reachOptions: { readonly maxCountMs?: number; readonly patienceMs?: number } = {},
+) {
   const database = await openTemporarySqlite();
   const accounts = createAccountStore(database);
   const flagStore = createFlagStore(database);
@@ -164,19 +167,25 @@ export async function openFlagsApi(reachOptions: { readonly maxCountMs?: number 
         clock: () => clock.now,
       });
       explainRoutes(management, { ...explanations, compiledFlags });
-      flagReachRoutes(management, {
-        reach: createFlagReach({
-          audience: createAudience(database),
-          compiledFlags,
-          compile: (definitions, earlier) => compileFlags(definitions, { backtracking }, earlier),
-          caughtUp: async () => {},
-          clock: () => clock.now,
-          ...reachOptions,
-        }),
-        flags,
-        cohorts,
-        accounts,
+      const reach = createFlagReach({
+        audience: createAudience(database),
+        compiledFlags,
+        compile: (definitions, earlier) => compileFlags(definitions, { backtracking }, earlier),
+        caughtUp: async () => {},
         clock: () => clock.now,
+        ...reachOptions,
+      });
+      flagReachRoutes(management, {
+        reach,
+        flagCohorts: createFlagCohorts({
+          reach,
+          flags,
+          cohorts,
+          reportFault,
+          ...reachOptions,
+          clock: () => clock.now,
+        }),
+        accounts,
       });
       copyFlagRoutes(management, {
         copyFlag: createCopyFlag({ flags, cohorts, cohortStore, compiledFlags, seal }),
@@ -248,6 +257,8 @@ export async function openFlagsApi(reachOptions: { readonly maxCountMs?: number 
     send,
     clock,
     granted,
+    flags,
+    cohorts,
     user,
     database,
     accounts,

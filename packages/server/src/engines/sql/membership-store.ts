@@ -1,5 +1,6 @@
 import { type Kysely, sql } from "kysely";
 import type {
+  CalculationOutcome,
   CandidatePerson,
   CohortTask,
   MembershipStore,
@@ -49,10 +50,38 @@ export function createMembershipStore({
         .execute();
     },
 
+    async fill(projectId, id, until, error) {
+      await writes
+        .updateTable("cohorts")
+        .set({
+          calculation_due_at: encodeInstant(until),
+          is_calculating: encodeBoolean(true),
+          errors_calculating: 1,
+          calculation_error: error,
+        })
+        .where("project_id", "=", projectId)
+        .where("id", "=", id)
+        .execute();
+    },
+
+    async endFillings(now) {
+      await writes
+        .updateTable("cohorts")
+        .set({ calculation_due_at: encodeInstant(now) })
+        .where("is_static", "=", encodeBoolean(true))
+        .where("is_calculating", "=", encodeBoolean(true))
+        .execute();
+    },
+
     async settle(projectId, id, dueAt) {
       await writes
         .updateTable("cohorts")
-        .set({ calculation_due_at: encodeInstant(dueAt), is_calculating: encodeBoolean(false) })
+        .set({
+          calculation_due_at: encodeInstant(dueAt),
+          is_calculating: encodeBoolean(false),
+          errors_calculating: 0,
+          calculation_error: null,
+        })
         .where("project_id", "=", projectId)
         .where("id", "=", id)
         .execute();
@@ -70,17 +99,7 @@ export function createMembershipStore({
         .set({
           is_calculating: encodeBoolean(false),
           calculation_due_at: encodeInstant(dueAt),
-          ...(outcome.kind === "calculated"
-            ? {
-                member_count: outcome.count,
-                calculated_at: encodeInstant(now),
-                errors_calculating: 0,
-                calculation_error: null,
-              }
-            : {
-                errors_calculating: task.errorsCalculating + 1,
-                calculation_error: outcome.error,
-              }),
+          ...columnsOf(outcome, task, now),
         })
         .execute();
     },
@@ -159,6 +178,24 @@ export function createMembershipStore({
       await written.finally(() => membershipChanges.count++);
     },
   };
+}
+
+function columnsOf(outcome: CalculationOutcome, { errorsCalculating }: CohortTask, now: Date) {
+  switch (outcome.kind) {
+    case "calculated":
+      return {
+        member_count: outcome.count,
+        calculated_at: encodeInstant(now),
+        errors_calculating: 0,
+        calculation_error: null,
+      };
+    case "counted":
+      return { member_count: outcome.count, calculated_at: encodeInstant(now) };
+    case "failed":
+      return { errors_calculating: errorsCalculating + 1, calculation_error: outcome.error };
+    case "postponed":
+      return {};
+  }
 }
 
 function selectPersons(reads: Kysely<Schema>, projectId: number, parts: PersonParts) {
