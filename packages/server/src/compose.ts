@@ -106,6 +106,7 @@ import { explainRoutes } from "./flags/explain.routes.ts";
 import { createExplain } from "./flags/explain.ts";
 import { createFlagCohorts } from "./flags/flag-cohorts.ts";
 import { flagsDependingOnFlag } from "./flags/flag-dependants.ts";
+import { featureOfFlag } from "./flags/flag-enrolment.ts";
 import { flagReachRoutes } from "./flags/flag-reach.routes.ts";
 import { createFlagReach } from "./flags/flag-reach.ts";
 import { flagUsageRoutes } from "./flags/flag-usage.routes.ts";
@@ -417,7 +418,7 @@ async function compose(
       flagStore,
       activityLog,
       accounts,
-      dependants: [flagsDependingOnFlag, experimentsUsingFlag(experimentStore)],
+      dependants: [flagsDependingOnFlag, experimentsUsingFlag(experimentStore), featureOfFlag],
       changeDefinitions,
       seal,
       clock: now,

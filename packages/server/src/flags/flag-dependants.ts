@@ -47,6 +47,6 @@ function refusalText(kind: FlagDependants["kind"], dependants: readonly FlagDepe
       return `Cannot delete a feature flag that is linked to active experiment(s) with ID(s): ${ids}. Please delete the experiment(s) before deleting the flag.`;
     }
     case "early_access_feature":
-      return `Cannot delete a feature flag that is in use with early access features: ${named}. Please delete the early access feature before deleting the flag.`;
+      return `Cannot delete a feature flag that is in use with early access features: ${named}. Please end the early access feature, by taking feature_enrollment or super_groups out of the filters, before deleting the flag.`;
   }
 }

@@ -42,6 +42,7 @@ import { explainRoutes } from "./explain.routes.ts";
 import { createExplain } from "./explain.ts";
 import { createFlagCohorts } from "./flag-cohorts.ts";
 import { flagsDependingOnFlag } from "./flag-dependants.ts";
+import { featureOfFlag } from "./flag-enrolment.ts";
 import { flagReachRoutes } from "./flag-reach.routes.ts";
 import { createFlagReach } from "./flag-reach.ts";
 import { createTellFlags, flagRoutes } from "./flags.routes.ts";
@@ -87,7 +88,7 @@ export async function openFlagsApi(
     flagStore,
     activityLog,
     accounts,
-    dependants: [flagsDependingOnFlag, experimentsUsingFlag(experimentStore)],
+    dependants: [flagsDependingOnFlag, experimentsUsingFlag(experimentStore), featureOfFlag],
     seal,
     ...deps,
   });

@@ -409,6 +409,37 @@ describe("changing a flag", () => {
     expect(await patch(base.id, { deleted: true })).toMatchObject({ status: 200 });
   });
 
+  test("[FM-36] a flag that persons enrol in is a feature: it is named, and not deleted before that ends", async () => {
+    for (const [at, enrolment] of [
+      { feature_enrollment: true },
+      { super_groups: [{ properties: [] }] },
+    ].entries()) {
+      const filters = { groups: [], ...enrolment, payloads: { true: '"soon"' } };
+      const flag = await create({ key: `early-${at}`, name: "Early bird", filters });
+      expect(flag.features).toEqual([
+        {
+          id: String(flag.id),
+          name: "Early bird",
+          description: "Early bird",
+          stage: "beta",
+          documentationUrl: null,
+          payload: '"soon"',
+          flagKey: `early-${at}`,
+        },
+      ]);
+      const named = expect.stringContaining(`early access features: Early bird (ID: ${flag.id})`);
+      expect(await patch(flag.id, { deleted: true })).toMatchObject({
+        status: 400,
+        body: { code: "invalid_input", attr: null, detail: named },
+      });
+      const bulk = await api.send("POST", `${flagsPath}/bulk_delete`, { ids: [flag.id] });
+      expect(bulk.body).toMatchObject({ deleted: [], errors: [{ id: flag.id, reason: named }] });
+      const ended = await patch(flag.id, { filters: { groups: [] } });
+      expect(ended.body.features).toEqual([]);
+      expect(await patch(flag.id, { deleted: true })).toMatchObject({ status: 200 });
+    }
+  });
+
   test("[FM-16] a renaming carries the enrolment property of super groups along", async () => {
     const superGroups = (key: string) => [
       {

@@ -12,6 +12,7 @@ import { tidyTags } from "../http/tidy-tags.ts";
 import { readInstant, wireInstant, wireInstantOrNull } from "../http/wire-instant.ts";
 import { AnyObject, Nullable } from "../http/wire-schemas.ts";
 import { type FlagChange, shownFlag } from "./encrypted-payloads.ts";
+import { enrolsPersons } from "./flag-enrolment.ts";
 import { flagStatus, staleSince } from "./flag-status.ts";
 import type { FlagListQuery, FlagOrder, FlagRecord, LiveFlag } from "./flag-store.ts";
 import type { EditBase } from "./merge-flag-change.ts";
@@ -264,6 +265,20 @@ interface FlagSurroundings {
   readonly now: Date;
 }
 
+/** A flag as the early-access feature that it is, as browser SDKs are told of it (posthog-api 8.12). */
+function wireFeature({ id, key, name, filters }: FlagRecord) {
+  const payloads = ownValue(filters, "payloads");
+  return {
+    id: String(id),
+    name: name === "" ? key : name,
+    description: name,
+    stage: "beta",
+    documentationUrl: null,
+    payload: (isJsonObject(payloads) ? ownValue(payloads, "true") : null) ?? null,
+    flagKey: key,
+  };
+}
+
 /** The wire form of a flag. */
 export function wireFlag(
   stored: FlagRecord,
@@ -288,9 +303,9 @@ export function wireFlag(
     rollout_percentage: simple ?? null,
     ensure_experience_continuity: flag.ensureExperienceContinuity,
     experiment_set: [...experimentIds],
-    // Surveys, early-access features and dashboards would be named here; clients expect the lists.
+    // Surveys and dashboards would be named here; clients expect the lists.
     surveys: [],
-    features: [],
+    features: enrolsPersons(flag.filters) ? [wireFeature(flag)] : [],
     rollback_conditions: flag.rollbackConditions,
     performed_rollback: flag.performedRollback,
     can_edit: true,

@@ -15,6 +15,7 @@ import {
   shownFlag,
 } from "./encrypted-payloads.ts";
 import { type FlagDependants, refuseNeededFlag } from "./flag-dependants.ts";
+import { enrolsPersons } from "./flag-enrolment.ts";
 import type {
   FlagFields,
   FlagListQuery,
@@ -256,11 +257,7 @@ function refuseIdleEncryption({
 function refuseGroupsOfEarlyAccess(before: JsonObject, after: JsonObject): void {
   const isOfGroups = (filters: JsonObject) =>
     typeof ownValue(filters, "aggregation_group_type_index") === "number";
-  const superGroups = ownValue(after, "super_groups");
-  const enrols =
-    ownValue(after, "feature_enrollment") === true ||
-    (Array.isArray(superGroups) && superGroups.length > 0);
-  if (!enrols || isOfGroups(before) || !isOfGroups(after)) return;
+  if (!enrolsPersons(after) || isOfGroups(before) || !isOfGroups(after)) return;
   throw new Refusal(
     "invalid_input",
     "Cannot change this flag to a group-based when linked to an Early Access Feature.",
