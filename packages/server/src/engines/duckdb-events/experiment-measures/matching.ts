@@ -120,7 +120,7 @@ function namedBy({ event }: MeasuredEvent, parameters: Parameters): string[] {
 /** Whether DuckDB does not read an event's text as JSON: long ones, kept elsewhere, and halves of characters. */
 export const UNREADABLE = "(e.properties is null or contains(e.properties, '\\ud'))";
 
-/** Properties of events, as texts: texts in quotes as they are, other values as JSON; `null` for none. */
+/** Properties of events as JSON; `null` for none. */
 export interface PropertyTexts {
   /** Joined to the events. */
   readonly join: string;
@@ -164,7 +164,7 @@ export async function readUnreadable(
       appender.appendBigInt(BigInt(position));
       for (const value of found) {
         if (value === undefined || value === null) appender.appendNull();
-        else appender.appendVarchar(typeof value === "string" ? `"${value}"` : encodeJson(value));
+        else appender.appendVarchar(encodeJson(typeof value === "string" ? whole(value) : value));
       }
       appender.endRow();
     }
@@ -182,20 +182,22 @@ export async function readUnreadable(
   };
 }
 
+/** A text without halves of characters, which DuckDB does not read. */
+function whole(text: string): string {
+  return Buffer.from(text).toString();
+}
+
 function pointerTo(property: string, parameters: Parameters): string {
   return parameters.bind(`/${property.replaceAll("~", "~0").replaceAll("/", "~1")}`);
 }
 
 function readText(pointer: string): string {
-  const json = `json_extract(e.properties, ${pointer})::varchar`;
-  return `(case when starts_with(${json}, '"')
-    then '"' || json_extract_string(e.properties, ${pointer}) || '"'
-    else nullif(${json}, 'null') end)`;
+  return `nullif(json_extract(e.properties, ${pointer})::varchar, 'null')`;
 }
 
-/** The text without the quotes of a text. */
-export function withoutQuotes(text: string): string {
-  return `(case when starts_with(${text}, '"') then substring(${text}, 2, length(${text}) - 2) else ${text} end)`;
+/** A value as text: texts as they are, other values as JSON. */
+export function withoutQuotes(json: string): string {
+  return `(case when starts_with(${json}, '"') then json_extract_string(${json}, '$') else ${json} end)`;
 }
 
 /** An event to look at. */

@@ -82,9 +82,14 @@ export async function measureValues(
   for (const [index, metric] of metrics.entries()) {
     const values = needed[index] ?? [];
     const columns = values.map((value) => names.indexOf(identify(value)));
-    plans.push({ metric, values, columns, bounds: await boundsOf(reading, metric, columns) });
+    plans.push({
+      metric,
+      values,
+      columns,
+      bounds: await boundsOf(reading, scan, { metric, columns }),
+    });
   }
-  const summed = await sumUp(reading, plans);
+  const summed = await sumUp(reading, scan, plans);
   const found: ValueTallies[] = [];
   for (const [index, plan] of plans.entries()) {
     const { metric, values, columns, bounds } = plan;
@@ -94,7 +99,9 @@ export async function measureValues(
       [...own].reduce((sum, column) => sum + (counts[column] ?? 0), 0);
     const isQuantile = metric.kind === "quantile";
     found.push({
-      arms: isQuantile ? await withQuantiles(reading, plan, arms, options.level) : arms,
+      arms: isQuantile
+        ? await withQuantiles(reading, scan, { plan, arms, level: options.level })
+        : arms,
       cells: isQuantile ? new Map() : cells,
       days: options.byDay && !isQuantile ? await sumUpByDay(reading, scan, plan) : [],
       bounds: bounds[0] ?? null,
@@ -115,21 +122,29 @@ function valuesOf(metric: ValueMetric, { lookbackMs }: MeasureOptions): readonly
   return [...own, ...before];
 }
 
-/** A scan of the events that count for some values. */
+/** A value and the number of its column. */
+interface Column extends Value {
+  readonly index: number;
+}
+
+/** What scans of the events have in common. */
 interface Scan {
-  readonly values: readonly Value[];
   readonly lookbackMs: number;
   readonly matching: Matching;
   readonly texts: PropertyTexts;
 }
 
-/** The same when it is done, with what was found odd, for each value. */
+/** The scans when they are done: tables of numbers of units, and what was found odd, by column. */
 interface DoneScan extends Scan {
+  readonly tables: readonly { readonly name: string; readonly columns: readonly number[] }[];
   readonly notNumbers: readonly number[];
   readonly textNumbers: readonly number[];
 }
 
-/** Makes the table `unit_values`: the numbers of each exposed unit that has any events. */
+/**
+ * Makes tables with the numbers of each exposed unit that has any events, one for each kind of event:
+ * what is read of one kind is not read of the others.
+ */
 async function scanEvents(
   reading: Reading,
   values: readonly Value[],
@@ -141,64 +156,93 @@ async function scanEvents(
     values.map(({ source }) => source.events),
     { name: "measured", join, lookbackMs },
   );
-  const scan = { values, lookbackMs, matching, texts: READABLE_TEXTS };
-  const counters = await createUnitValues(reading, scan);
-  if (counters.unread === 0) return { ...scan, ...counters };
-  const measuring = values.filter((value) => propertyOf(value) !== undefined);
-  const conditions: Part[] = [
-    (parameters) =>
-      measuring
-        .map((value) => conditionOf(value, { matching, lookbackMs }, parameters))
-        .join(" or "),
-  ];
-  const texts = await readUnreadable(reading, propertiesOf(values), {
-    name: "measured_texts",
-    join: `${join} ${matching.join}`,
-    lookbackMs,
-    conditions,
-  });
-  await reading.connection.run("drop table unit_values");
-  const whole = { ...scan, texts };
-  return { ...whole, ...(await createUnitValues(reading, whole)) };
+  const groups = new Map<string | null, Column[]>();
+  for (const [index, value] of values.entries()) {
+    const { event } = value.source.events;
+    groups.set(event, [...(groups.get(event) ?? []), { ...value, index }]);
+  }
+  const tables: { name: string; columns: number[] }[] = [];
+  const notNumbers = values.map(() => 0);
+  const textNumbers = values.map(() => 0);
+  let texts = READABLE_TEXTS;
+  for (const columns of groups.values()) {
+    const name = `unit_values_${tables.length}`;
+    const scan = { lookbackMs, matching };
+    let odd = await createUnitValues(reading, name, columns, { ...scan, texts });
+    if (odd.unread > 0 && texts === READABLE_TEXTS) {
+      const measuring = values.filter((value) => propertyOf(value) !== undefined);
+      const isMeasured: Part = (parameters) =>
+        measuring.map((value) => conditionOf(value, scan, parameters)).join(" or ");
+      texts = await readUnreadable(reading, propertiesOf(values), {
+        name: "measured_texts",
+        join: `${join} ${matching.join}`,
+        lookbackMs,
+        conditions: [isMeasured],
+      });
+      await reading.connection.run(`drop table ${name}`);
+      odd = await createUnitValues(reading, name, columns, { ...scan, texts });
+    }
+    for (const { index } of columns) {
+      notNumbers[index] = odd.notNumbers.get(index) ?? 0;
+      textNumbers[index] = odd.textNumbers.get(index) ?? 0;
+    }
+    tables.push({ name, columns: columns.map(({ index }) => index) });
+  }
+  return { lookbackMs, matching, texts, tables, notNumbers, textNumbers };
 }
 
-async function createUnitValues(reading: Reading, scan: Scan) {
-  const { values } = scan;
+/** Makes a table of numbers of units; tells what was odd, by column. */
+async function createUnitValues(
+  reading: Reading,
+  table: string,
+  columns: readonly Column[],
+  scan: Scan,
+) {
   const parameters = new Parameters();
-  const measured = values.map(
-    (value, index) => `${aggregateOf(value, index, values)} as value_${index}`,
+  const counted = countEvents(reading, columns, scan, parameters);
+  const aggregates = columns.map(
+    (column) => `${aggregateOf(column, counted)} as value_${column.index}`,
   );
-  const odd = values.flatMap((value, index) => {
-    const place = propertyPlace(value, values);
-    if (place === null || value.source.measure.kind === "unique-values") return [];
-    const isNumber = `coalesce(isfinite(number_${place}), false)`;
-    return [
-      `count(*) filter (counts_${index} and text_${place} is not null and not ${isNumber}) as odd_${index}`,
-      `count(*) filter (counts_${index} and starts_with(text_${place}, '"') and ${isNumber}) as texts_${index}`,
-    ];
-  });
-  const unread = propertiesOf(values).length > 0 && scan.texts === READABLE_TEXTS;
-  if (unread) odd.push("count(*) filter (is_unread) as unread");
+  const oddities = new Map<string, string>();
+  const oddOf = (column: Column): { notNumber: string; textNumber: string } | null => {
+    const { text, number } = counted.placeOf(column);
+    if (text === null || column.source.measure.kind === "unique-values") return null;
+    const isNumber = `coalesce(isfinite(${number}), false)`;
+    const count = (condition: string) => {
+      const aggregate = `count(*) ${counted.filterOf(column, condition)}`;
+      const name = oddities.get(aggregate) ?? `odd_${oddities.size}`;
+      oddities.set(aggregate, name);
+      return name;
+    };
+    return {
+      notNumber: count(`${text} is not null and not ${isNumber}`),
+      textNumber: count(`starts_with(${text}, '"') and ${isNumber}`),
+    };
+  };
+  const odd = columns.map((column) => ({ index: column.index, names: oddOf(column) }));
+  const hasTexts = propertiesOf(columns).length > 0 && scan.texts === READABLE_TEXTS;
+  if (hasTexts) oddities.set("count(*) filter (is_unread)", "unread");
+  for (const [aggregate, name] of oddities) aggregates.push(`${aggregate} as ${name}`);
   await reading.connection.run(
-    `create temp table unit_values as
-      select number, ${[...measured, ...odd].join(", ")}
-        from (${countedEvents(reading, scan, parameters)}) group by number`,
+    `create temp table ${table} as
+      select number, ${aggregates.join(", ")} from (${counted.statement}) group by number`,
     parameters.values,
   );
-  const totals = odd.map((aggregate) => {
-    const name = aggregate.slice(aggregate.lastIndexOf(" ") + 1);
-    return { name, total: `coalesce(sum(${name}), 0)::double` };
-  });
-  if (totals.length === 0) return { unread: 0, notNumbers: [], textNumbers: [] };
-  const result = await reading.connection.runAndReadAll(
-    `select ${totals.map(({ total }) => total).join()} from unit_values`,
-  );
-  const row = (result.getRows()[0] ?? []) as readonly number[];
-  const count = (name: string) => row[totals.findIndex((one) => one.name === name)] ?? 0;
+  const names = [...oddities.values()];
+  const totals = new Map<string, number>();
+  if (names.length > 0) {
+    const result = await reading.connection.runAndReadAll(
+      `select ${names.map((name) => `coalesce(sum(${name}), 0)::double`).join()} from ${table}`,
+    );
+    const row = (result.getRows()[0] ?? []) as readonly number[];
+    for (const [place, name] of names.entries()) totals.set(name, row[place] ?? 0);
+  }
+  const told = (which: "notNumber" | "textNumber") =>
+    new Map(odd.map(({ index, names: own }) => [index, own ? (totals.get(own[which]) ?? 0) : 0]));
   return {
-    unread: unread ? count("unread") : 0,
-    notNumbers: values.map((_, index) => count(`odd_${index}`)),
-    textNumbers: values.map((_, index) => count(`texts_${index}`)),
+    unread: totals.get("unread") ?? 0,
+    notNumbers: told("notNumber"),
+    textNumbers: told("textNumber"),
   };
 }
 
@@ -208,12 +252,6 @@ function propertyOf({ source }: Value): string | undefined {
 
 function propertiesOf(values: readonly Value[]): readonly string[] {
   return [...new Set(values.flatMap((value) => propertyOf(value) ?? []))];
-}
-
-/** Which of the properties a value is of. */
-function propertyPlace(value: Value, values: readonly Value[]): number | null {
-  const property = propertyOf(value);
-  return property === undefined ? null : propertiesOf(values).indexOf(property);
 }
 
 /** Whether an event `e` of an exposed unit `x` counts for a value. */
@@ -229,96 +267,143 @@ function conditionOf(
   return `(${parts.join(" and ")})`;
 }
 
-/**
- * The events that count for any value: the unit's number, for which of them each counts, the measured
- * properties as texts and as numbers, and whether a text could not be read.
- */
-function countedEvents({ query }: Reading, scan: Scan, parameters: Parameters): string {
-  const { values, lookbackMs, matching, texts } = scan;
-  const common = [
+/** Events that count for some values: a statement, and how its columns are named. */
+interface CountedEvents {
+  /** Gives `number`, `timestamp`, `position`, `session_id` and what is named below. */
+  readonly statement: string;
+  /** Where the property of a value stands, as JSON and as a number; `null` where it has none. */
+  placeOf(value: Value): { readonly text: string | null; readonly number: string | null };
+  /** Whether an event counts for a value. */
+  isCounted(value: Value): string;
+  /** Keeps to the events that count for a value, and meet a condition. */
+  filterOf(value: Value, condition?: string): string;
+}
+
+function countEvents(
+  { query }: Reading,
+  values: readonly Value[],
+  scan: Scan,
+  parameters: Parameters,
+): CountedEvents {
+  const { lookbackMs, matching, texts } = scan;
+  const where = [
     ...commonConditions(query, parameters, lookbackMs),
     declaredArms(query, parameters),
   ];
   const names = new Set(values.map(({ source }) => source.events.event));
   if (!names.has(null)) {
     const listed = [...names].flatMap((name) => (name === null ? [] : [parameters.bind(name)]));
-    common.push(`e.event in (${listed.join()})`);
+    where.push(`e.event in (${listed.join()})`);
   }
-  const counts = values.map(
-    (value, index) => `${conditionOf(value, scan, parameters)} as counts_${index}`,
-  );
-  const properties = propertiesOf(values);
-  const isMeasured = (property?: string) =>
-    values
-      .flatMap((value, index) => {
-        const own = propertyOf(value);
-        const isIt = property === undefined ? own !== undefined : own === property;
-        return isIt ? [`counts_${index}`] : [];
-      })
-      .join(" or ");
-  const read = properties.map((property, index) => {
-    const text = texts.textOf(property)(parameters);
-    return `, case when ${isMeasured(property)} then ${text} end as text_${index}`;
+  // Values of the same events share a condition; a single one need not be told of each event.
+  const kindOf = ({ source, ...rest }: Value) =>
+    identify([source.events, rest.windowMs, rest.isCovariate]);
+  const kinds = [...new Set(values.map(kindOf))];
+  const conditions = kinds.map((kind) => {
+    const value = values.find((one) => kindOf(one) === kind);
+    return value ? conditionOf(value, scan, parameters) : "false";
   });
-  if (properties.length > 0) read.push(`, (${isMeasured()}) and ${UNREADABLE} as is_unread`);
+  const isOne = conditions.length === 1;
+  if (isOne) where.push(...conditions);
+  const flags = isOne
+    ? []
+    : conditions.map((condition, kind) => `, ${condition} as counts_${kind}`);
+  const countsFor = (value: Value) => (isOne ? null : `counts_${kinds.indexOf(kindOf(value))}`);
+  const properties = propertiesOf(values);
+  const isRead = (property: string) => {
+    const owners = values.filter((value) => propertyOf(value) === property).map(countsFor);
+    return owners.includes(null) ? "true" : `(${[...new Set(owners)].join(" or ")})`;
+  };
+  const read = properties.map((property, place) => {
+    const text = texts.textOf(property)(parameters);
+    return `, case when ${isRead(property)} then ${text} end as text_${place}`;
+  });
+  if (properties.length > 0) {
+    const any = properties.map(isRead).join(" or ");
+    read.push(`, (${any}) and ${UNREADABLE} as is_unread`);
+  }
   // Texts like `inf` are numbers to DuckDB, and none that anything can be computed from.
   const numbers = properties.map(
-    (_, index) => `, try_cast(${withoutQuotes(`text_${index}`)} as double) as number_${index}`,
+    (_, place) => `, try_cast(${withoutQuotes(`text_${place}`)} as double) as number_${place}`,
   );
-  const any = values.map((_, index) => `counts_${index}`).join(" or ");
-  return `select *${numbers.join("")} from (
+  const any = isOne ? "true" : conditions.map((_, kind) => `counts_${kind}`).join(" or ");
+  const statement = `select *${numbers.join("")} from (
     select e.* exclude (properties)${read.join("")} from (
-      select x.number, x.exposed_at, e.timestamp, e.position, e.session_id, e.properties,
-          ${counts.join(", ")}
+      select x.number, e.timestamp, e.position, e.session_id, e.properties${flags.join("")}
         from events e ${exposedJoin(query, lookbackMs)} ${matching.join}
-        where ${common.join(" and ")}) e ${texts.join}
+        where ${where.join(" and ")}) e ${texts.join}
       where ${any})`;
+  return {
+    statement,
+    placeOf(value) {
+      const property = propertyOf(value);
+      if (property === undefined) return { text: null, number: null };
+      const place = properties.indexOf(property);
+      return { text: `text_${place}`, number: `number_${place}` };
+    },
+    isCounted: (value) => countsFor(value) ?? "true",
+    filterOf(value, condition) {
+      const parts = [countsFor(value), condition].filter((part) => typeof part === "string");
+      return parts.length === 0 ? "" : `filter (${parts.join(" and ")})`;
+    },
+  };
 }
 
-function aggregateOf(value: Value, index: number, values: readonly Value[]): string {
-  const place = propertyPlace(value, values);
-  const counted = `filter (counts_${index})`;
-  const finite = `filter (counts_${index} and isfinite(number_${place}))`;
+function aggregateOf(value: Value, counted: CountedEvents): string {
+  const { text, number } = counted.placeOf(value);
+  const all = counted.filterOf(value);
+  const finite = counted.filterOf(value, `isfinite(${number})`);
   const { kind } = value.source.measure;
   switch (kind) {
     case "total":
-      return `count(*) ${counted}::double`;
+      return `(count(*) ${all})::double`;
     case "active":
-      return `least(count(*) ${counted}, 1)::double`;
+      return `least(count(*) ${all}, 1)::double`;
     case "unique-sessions":
-      return `count(distinct session_id) ${counted}::double`;
+      return `(count(distinct session_id) ${all})::double`;
     case "unique-values":
-      return `count(distinct ${withoutQuotes(`text_${place}`)}) ${counted}::double`;
+      return `(count(distinct ${withoutQuotes(text ?? "null")}) ${all})::double`;
     case "sum":
-      return `fsum(number_${place}) ${finite}`;
+      return `fsum(${number}) ${finite}`;
     case "avg":
-      return `favg(number_${place}) ${finite}`;
+      return `favg(${number}) ${finite}`;
     case "min":
     case "max":
-      return `${kind}(number_${place}) ${finite}`;
+      return `${kind}(${number}) ${finite}`;
   }
 }
 
 /** The units of declared variants with their values, zero for those without events. */
-function unitsWith({ query }: Reading, columns: readonly number[], parameters: Parameters): string {
-  const values = [...new Set(columns)].map(
-    (column) => `coalesce(v.value_${column}, 0) as value_${column}`,
-  );
-  return `select ${["x.number", "x.variant", "x.cell", "x.exposed_at", ...values].join(", ")}
-    from exposed x left join unit_values v on v.number = x.number
-    where ${declaredArms(query, parameters)}`;
+function unitsWith(
+  { query }: Reading,
+  { tables }: DoneScan,
+  columns: readonly number[],
+  parameters: Parameters,
+): string {
+  const needed = new Set(columns);
+  const joins: string[] = [];
+  const values: string[] = [];
+  for (const { name, columns: own } of tables) {
+    const wanted = own.filter((column) => needed.has(column));
+    if (wanted.length === 0) continue;
+    joins.push(`left join ${name} on ${name}.number = x.number`);
+    for (const column of wanted)
+      values.push(`, coalesce(${name}.value_${column}, 0) as value_${column}`);
+  }
+  return `select x.number, x.variant, x.cell, x.exposed_at${values.join("")}
+    from exposed x ${joins.join(" ")} where ${declaredArms(query, parameters)}`;
 }
 
 /** Where each number of a metric is cut: by its own quantiles over all units (statistics 5.10). */
 async function boundsOf(
   reading: Reading,
-  metric: ValueMetric,
-  columns: readonly number[],
+  scan: DoneScan,
+  { metric, columns }: Pick<Plan, "metric" | "columns">,
 ): Promise<readonly (Bounds | null)[]> {
   if (metric.kind !== "mean" || metric.winsorization === null) return columns.map(() => null);
   const { lowerPercentile, upperPercentile, ignoreZeros } = metric.winsorization;
   const parameters = new Parameters();
-  const units = unitsWith(reading, columns, parameters);
+  const units = unitsWith(reading, scan, columns, parameters);
   const quantile = (column: number, at: number | null, onlyOthers: boolean): string => {
     if (at === null) return "null::double";
     const share = `${parameters.bind(at)}::double`;
@@ -352,11 +437,12 @@ function inside(value: string, bounds: Bounds | null | undefined, parameters: Pa
 /** Sums of the metrics by variant, and by variant and cell, in one pass over the units. */
 async function sumUp(
   reading: Reading,
+  scan: DoneScan,
   plans: readonly Plan[],
 ): Promise<readonly { arms: Map<string, ArmMeasure>; cells: Map<number, Arms> }[]> {
   const parameters = new Parameters();
   const columns = plans.flatMap((plan) => plan.columns);
-  const units = unitsWith(reading, columns, parameters);
+  const units = unitsWith(reading, scan, columns, parameters);
   const variables: string[] = [];
   const aggregates: string[] = [];
   const shapes = plans.map(({ metric, columns: own, bounds }, index) => {
@@ -412,13 +498,13 @@ async function sumUp(
 /** Adds the order statistics that are each arm's quantile and its bounds (statistics 5.9). */
 async function withQuantiles(
   reading: Reading,
-  { metric, columns }: Plan,
-  arms: Arms,
-  level: number,
+  scan: DoneScan,
+  { plan, arms, level }: { readonly plan: Plan; readonly arms: Arms; readonly level: number },
 ): Promise<Arms> {
+  const { metric, columns } = plan;
   if (metric.kind !== "quantile") return arms;
   const parameters = new Parameters();
-  const units = unitsWith(reading, columns, parameters);
+  const units = unitsWith(reading, scan, columns, parameters);
   const value = `value_${columns[0]}`;
   const ranks = new Map(
     [...arms].flatMap(([variant, { sums }]) =>
@@ -467,105 +553,107 @@ async function withQuantiles(
  * Sums by the end of each day. A unit's number at the end of a day is made of its events until then;
  * what it adds to a sum that day is the difference to the day before, so that sums over days add up.
  */
-async function sumUpByDay(reading: Reading, done: Scan, plan: Plan): Promise<readonly Arms[]> {
+async function sumUpByDay(
+  reading: Reading,
+  scan: DoneScan,
+  { metric, values, columns, bounds }: Plan,
+): Promise<readonly Arms[]> {
   const { connection, query } = reading;
-  const { metric, values, columns, bounds } = plan;
   await createCalendar(reading);
   const parameters = new Parameters();
   const own = values.filter(({ isCovariate }) => !isCovariate);
-  const covariates = columns.slice(own.length);
-  const scan = { ...done, values: own };
-  const states = own.flatMap((value, index) => statesOf(value, index, own));
+  const counted = countEvents(reading, own, scan, parameters);
+  const states = own.flatMap((value, place) => statesOf(value, place, counted));
   const window = "over (partition by number order by day rows unbounded preceding)";
-  const totals = own.map((value, index) => `${totalOf(value, index, window)} as total_${index}`);
-  const names = values.map((_, place) => (place < own.length ? `total_${place}` : `x_${place}`));
+  const totals = own.map((value, place) => `${totalOf(value, place, window)} as total_${place}`);
   const cut = (expression: string, place: number) => inside(expression, bounds[place], parameters);
-  const counted = countedEvents(reading, scan, parameters);
-  const after = names.map((name, place) =>
-    place < own.length
-      ? `${cut(`coalesce(${name}, 0)`, place)} as after_${place}`
-      : `${cut(`coalesce(v.value_${columns[place]}, 0)`, place)} as after_${place}`,
-  );
+  const isOwn = (place: number) => place < own.length;
   const zeros = own.map((_, place) => cut("0::double", place));
-  const before = names.map((_, place) =>
-    place < own.length
-      ? `lag(after_${place}, 1, ${zeros[place]}) over (partition by number order by day) as before_${place}`
-      : `after_${place} as before_${place}`,
+  const places = values.map((_, place) => place);
+  const covariate = (place: number) => cut(`v.value_${columns[place]}`, place);
+  const after = places.map((place) => {
+    const value = isOwn(place) ? cut(`coalesce(total_${place}, 0)`, place) : covariate(place);
+    return `${value} as after_${place}`;
+  });
+  const before = places.map((place) => {
+    const order = "over (partition by number order by day)";
+    const value = isOwn(place)
+      ? `lag(after_${place}, 1, ${zeros[place]}) ${order}`
+      : `after_${place}`;
+    return `${value} as before_${place}`;
+  });
+  const starts = places.map(
+    (place) => `${isOwn(place) ? zeros[place] : covariate(place)} as after_${place}`,
   );
-  const starts = names.map((_, place) =>
-    place < own.length
-      ? `${zeros[place]} as after_${place}`
-      : `${cut(`coalesce(v.value_${columns[place]}, 0)`, place)} as after_${place}`,
-  );
-  const pairs = pairsOf(names.length);
+  const pairs = pairsOf(values.length);
   const changes = [
-    ...names.map((_, place) => `fsum(after_${place} - before_${place})`),
+    ...places.map((place) => `fsum(after_${place} - before_${place})`),
     ...pairs.map(([a, b]) => `fsum(after_${a} * after_${b} - before_${a} * before_${b})`),
   ];
   const first = [
-    ...names.map((_, place) => `fsum(after_${place})`),
+    ...places.map((place) => `fsum(after_${place})`),
     ...pairs.map(([a, b]) => `fsum(after_${a} * after_${b})`),
   ];
-  const needsCovariates = covariates.length > 0;
-  const joined = needsCovariates ? "left join unit_values v on v.number = d.number" : "";
+  const units = unitsWith(reading, scan, columns.slice(own.length), parameters);
   const result = await connection.runAndReadAll(
-    `with first_events as (${firstEvents(own, counted)}),
-      unit_days as (select number, coalesce(c.day, 0) as day, ${states.join(", ")}
-        from first_events f asof left join calendar c on f.timestamp >= c.begins
-        group by all),
+    `with units as (${units}),
+      unit_days as (select f.number, coalesce(c.day, 0) as day, ${states.join(", ")}
+        from (${firstEvents(own, counted)}) f asof left join calendar c on f.timestamp >= c.begins
+        group by f.number, coalesce(c.day, 0)),
       running as (select number, day, ${totals.join(", ")} from unit_days),
-      values_after as (select d.number, d.day, ${after.join(", ")} from running d ${joined}),
-      changed as (select *, ${before.join(", ")} from values_after),
-      begun as (select d.variant, coalesce(c.day, 0) as day, ${starts.join(", ")}
-        from exposed d asof left join calendar c on d.exposed_at >= c.begins ${joined}
-        where ${declaredArms(query, parameters).replace("x.", "d.")})
+      valued as (select d.number, d.day, v.variant, ${after.join(", ")}
+        from running d join units v on v.number = d.number),
+      changed as (select *, ${before.join(", ")} from valued),
+      begun as (select v.variant, coalesce(c.day, 0) as day, ${starts.join(", ")}
+        from units v asof left join calendar c on v.exposed_at >= c.begins)
       select variant, day, 0::double as units, ${changes.join(", ")}
-        from changed join exposed using (number) group by variant, day
+        from changed group by variant, day
       union all
       select variant, day, count(*)::double, ${first.join(", ")} from begun group by variant, day`,
     parameters.values,
   );
   const rows = result.getRows() as [string, number, number, ...number[]][];
-  return accumulate(query.days.length, rows, names.length, metric.kind === "ratio");
+  return accumulate(query.days.length, rows, {
+    width: values.length,
+    hasDenominator: metric.kind === "ratio",
+  });
 }
 
-/** Marks the first event of each session or value, which alone add to how many there are. */
-function firstEvents(values: readonly Value[], counted: string): string {
-  const marks = values.flatMap((value, index) => {
+/** Marks the first event of each session or value, which alone adds to how many there are. */
+function firstEvents(values: readonly Value[], counted: CountedEvents): string {
+  const marks = values.flatMap((value, place) => {
     const { kind } = value.source.measure;
     if (kind !== "unique-sessions" && kind !== "unique-values") return [];
-    const of =
-      kind === "unique-sessions"
-        ? "session_id"
-        : withoutQuotes(`text_${propertyPlace(value, values)}`);
-    const isKnown = `counts_${index} and ${of} is not null`;
+    const { text } = counted.placeOf(value);
+    const of = kind === "unique-sessions" ? "session_id" : withoutQuotes(text ?? "null");
+    const isKnown = `${counted.isCounted(value)} and ${of} is not null`;
     return [
-      `${isKnown} and row_number() over (partition by number, ${isKnown}, ${of}
-        order by timestamp, position) = 1 as is_first_${index}`,
+      `, ${isKnown} and row_number() over (partition by number, ${isKnown}, ${of}
+        order by timestamp, position) = 1 as is_first_${place}`,
     ];
   });
-  return `select *${marks.map((mark) => `, ${mark}`).join("")} from (${counted})`;
+  return `select *${marks.join("")} from (${counted.statement})`;
 }
 
 /** What a day's events say of a value. */
-function statesOf(value: Value, index: number, values: readonly Value[]): readonly string[] {
-  const number = `number_${propertyPlace(value, values)}`;
-  const finite = `filter (counts_${index} and isfinite(${number}))`;
+function statesOf(value: Value, place: number, counted: CountedEvents): readonly string[] {
+  const { number } = counted.placeOf(value);
+  const finite = counted.filterOf(value, `isfinite(${number})`);
   const { kind } = value.source.measure;
   switch (kind) {
     case "total":
     case "active":
-      return [`count(*) filter (counts_${index}) as times_${index}`];
+      return [`count(*) ${counted.filterOf(value)} as times_${place}`];
     case "unique-sessions":
     case "unique-values":
-      return [`count(*) filter (is_first_${index}) as times_${index}`];
+      return [`count(*) filter (is_first_${place}) as times_${place}`];
     case "sum":
-      return [`fsum(${number}) ${finite} as sum_${index}`];
+      return [`fsum(${number}) ${finite} as sum_${place}`];
     case "avg":
-      return [`fsum(${number}) ${finite} as sum_${index}`, `count(*) ${finite} as times_${index}`];
+      return [`fsum(${number}) ${finite} as sum_${place}`, `count(*) ${finite} as times_${place}`];
     case "min":
     case "max":
-      return [`${kind}(${number}) ${finite} as most_${index}`];
+      return [`${kind}(${number}) ${finite} as most_${place}`];
   }
 }
 
@@ -576,9 +664,9 @@ function totalOf({ source }: Value, index: number, window: string): string {
     case "total":
     case "unique-sessions":
     case "unique-values":
-      return `sum(times_${index}) ${window}::double`;
+      return `(sum(times_${index}) ${window})::double`;
     case "active":
-      return `least(sum(times_${index}) ${window}, 1)::double`;
+      return `least((sum(times_${index}) ${window})::double, 1)`;
     case "sum":
       return `sum(sum_${index}) ${window}`;
     case "avg":
@@ -593,8 +681,7 @@ function totalOf({ source }: Value, index: number, window: string): string {
 function accumulate(
   dayCount: number,
   rows: readonly (readonly [string, number, number, ...number[]])[],
-  width: number,
-  hasDenominator: boolean,
+  { width, hasDenominator }: { readonly width: number; readonly hasDenominator: boolean },
 ): readonly Arms[] {
   const size = 1 + width + pairsOf(width).length;
   const running = new Map<string, number[]>();
