@@ -130,6 +130,7 @@ import { limitFaults } from "./platform/limit-faults.ts";
 import { earlyAccessFeaturesOf } from "./sdk/early-access.ts";
 import { sdkRoutes } from "./sdk/sdk.routes.ts";
 import { openSdkScripts } from "./sdk/sdk-scripts.ts";
+import { ACCESS_LEVELS } from "./transformations/transformations.ts";
 
 /** A composed service: everything open and running, the socket where {@link ComposeOptions.listen} opens it. */
 export interface Service {
@@ -411,6 +412,7 @@ async function compose(
       },
       projectsWithEvents: events.hasEvents,
       groupTypes: (projectId) => persons.groupTypes(projectId),
+      pluginsAccessLevel: ACCESS_LEVELS[config.pluginsAccess],
     });
     activityRoutes(management, { activityLog, accounts });
     const experimentStore = createExperimentStore(database);

@@ -83,6 +83,7 @@ export async function openAccountsApi(
       },
       projectsWithEvents: async () => projectsWithEvents,
       groupTypes: async (id) => groupTypes.get(id) ?? [],
+      pluginsAccessLevel: 9,
     });
     register(management);
   });

@@ -55,5 +55,6 @@ export async function organizationAnswer(
   return wireOrganization(membership, {
     projects: await basicProjects(deps, await deps.accounts.projectsOf(id)),
     memberCount: await deps.accounts.memberCount(id),
+    pluginsAccessLevel: deps.pluginsAccessLevel,
   });
 }

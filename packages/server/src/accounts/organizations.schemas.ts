@@ -38,9 +38,6 @@ export const OrganizationDetail = Type.Object(
   { title: "Organization" },
 );
 
-/** Whether transformations may be installed: always, there is no operator between (9 is "root"). */
-const PLUGINS_ACCESS_LEVEL = 9;
-
 /** The wire form of an organization in lists, as one of its members sees it. */
 export function wireOrganizationBasic({
   organization,
@@ -59,14 +56,19 @@ export function wireOrganizationBasic({
 /** The full wire form of an organization (posthog-api 3.2). */
 export function wireOrganization(
   membership: Membership,
-  facts: { projects: Static<typeof ProjectBasic>[]; memberCount: number },
+  facts: {
+    projects: Static<typeof ProjectBasic>[];
+    memberCount: number;
+    /** What the organization may do with transformations (posthog-api 1.4). */
+    pluginsAccessLevel: number;
+  },
 ): Static<typeof OrganizationDetail> {
   const { organization } = membership;
   return {
     ...wireOrganizationBasic(membership),
     created_at: wireInstant(organization.createdAt),
     updated_at: wireInstant(organization.updatedAt),
-    plugins_access_level: PLUGINS_ACCESS_LEVEL,
+    plugins_access_level: facts.pluginsAccessLevel,
     teams: facts.projects,
     projects: facts.projects,
     available_product_features: [],

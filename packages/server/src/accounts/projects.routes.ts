@@ -37,6 +37,8 @@ export interface ProjectRouteDeps extends ProjectDeps {
   /** Those of some projects that have stored events. */
   readonly projectsWithEvents: (projectIds: readonly number[]) => Promise<ReadonlySet<number>>;
   readonly groupTypes: (projectId: number) => Promise<readonly GroupType[]>;
+  /** What organizations may do with transformations, as PostHog counts it (posthog-api 1.4). */
+  readonly pluginsAccessLevel: number;
 }
 
 const tags = ["projects"];

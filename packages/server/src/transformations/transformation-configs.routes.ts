@@ -387,6 +387,7 @@ export function transformationConfigRoutes(
         payload: payload as Json,
         runAt: clock(),
       });
+      if (added === "gone") throw new Refusal("not_found", "Not found.");
       if (added === "full") throw new Refusal("throttled", "Too many jobs wait already.");
       await configs.noteJob(projectOf(request), config.id, type, callerOf(request).user.id);
       return {};

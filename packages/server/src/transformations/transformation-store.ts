@@ -98,7 +98,4 @@ export interface TransformationStore {
   ): Promise<{ count: number; versions: readonly VersionSummary[] }>;
 
   version(id: number, version: number): Promise<CompiledVersion | undefined>;
-
-  /** Keeps what a version is compiled to now, where an earlier server compiled it differently. */
-  keepProgram(id: number, version: number, program: Program): Promise<void>;
 }

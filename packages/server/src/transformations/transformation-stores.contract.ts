@@ -303,12 +303,6 @@ export function transformationStoresContract(
       expect(count).toBe(1);
     });
 
-    test("what a version is compiled to can be renewed", async () => {
-      const made = await create();
-      await store.keepProgram(made.id, 1, { ...PROGRAM, code: "new" });
-      expect((await store.version(made.id, 1))?.program?.code).toBe("new");
-    });
-
     test("[TM-9] global ones without an enabled config are unused", async () => {
       const idle = await create({ isGlobal: true });
       const busy = await create({ isGlobal: true });

@@ -186,15 +186,6 @@ export function createTransformationStore(database: SqlDatabase): Transformation
         .executeTakeFirst();
       return row && decodeVersion(row);
     },
-
-    async keepProgram(id, version, program) {
-      await writes
-        .updateTable("transformation_versions")
-        .set({ program: encodeJson(program) })
-        .where("transformation_id", "=", id)
-        .where("version", "=", version)
-        .execute();
-    },
   };
 }
 
