@@ -8,7 +8,12 @@ import { makeTgz, makeZip } from "../engines/archives/archives.setup.ts";
 import { Refusal } from "../http/errors.ts";
 import { type GuardedRequestOptions, requestGuarded } from "../platform/guarded-request.ts";
 import { readCatalogue } from "./catalogue.ts";
-import { createFetchPlugin, MAX_SOURCE_FILES } from "./fetch-plugin.ts";
+import {
+  createFetchPlugin,
+  MAX_SOURCE_FILES,
+  pluginSourcesOf,
+  requestFrom,
+} from "./fetch-plugin.ts";
 import { openMirror } from "./mirror.setup.ts";
 import { readPluginLocation } from "./plugin-location.ts";
 
@@ -124,6 +129,31 @@ describe("GitHub", () => {
     mirror.answers.set("/o/r/archive/main.zip", "<html>sign in</html>");
     expect(await refusal(fetchFrom("https://github.com/o/r/tree/main"))).toMatch(/neither/);
   });
+});
+
+test("[TM-20] mirrors and networks that the operator names may be inside, and nothing else", async () => {
+  const elsewhere = await openMirror();
+  const settings = {
+    githubUrl: "https://github.com",
+    githubApiUrl: null,
+    gitlabUrl: "https://gitlab.com",
+    npmUrl: mirror.url,
+    pluginFolder: null,
+  };
+  const sources = pluginSourcesOf(settings);
+  expect(sources.githubApiUrl).toBe("https://api.github.com");
+  const mirrored = pluginSourcesOf({ ...settings, githubUrl: "https://git.local" });
+  expect(mirrored.githubApiUrl).toBe("https://git.local/api/v3");
+  const given = { timeoutMs: 5000, maxBytes: 100, maxRedirects: 3 };
+  const kindOf = async (url: string, networks: readonly string[] = []) =>
+    (await requestFrom(sources, networks)(url, given)).kind;
+  expect(await kindOf(`${mirror.url}/x`)).toBe("answered");
+  expect(await kindOf(`${elsewhere.url}/x`)).toBe("refused");
+  mirror.answers.set("/away", { redirect: `${elsewhere.url}/x` });
+  expect(await kindOf(`${mirror.url}/away`)).toBe("refused");
+  expect(await kindOf(`${mirror.url}/away`, ["10.0.0.0/8"])).toBe("refused");
+  expect(await kindOf(`${mirror.url}/away`, ["127.0.0.0/8"])).toBe("answered");
+  await elsewhere.close();
 });
 
 test("[TM-24] GitLab is asked by its API, with a project in groups and a token", async () => {

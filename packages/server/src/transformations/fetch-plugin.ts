@@ -8,7 +8,12 @@ import type {
 } from "@hedgerow/core/transformations/transformation";
 import { Refusal } from "../http/errors.ts";
 import { parseStrictJson } from "../http/parse-json.ts";
-import type { GuardedOutcome, GuardedRequestOptions } from "../platform/guarded-request.ts";
+import {
+  type GuardedOutcome,
+  type GuardedRequestOptions,
+  requestGuarded,
+} from "../platform/guarded-request.ts";
+import { networks } from "../platform/network-address.ts";
 import type { ArchiveFile, ArchiveReader } from "./archive-reader.ts";
 import type { CatalogueEntry } from "./catalogue.ts";
 import { isCommit, type PluginLocation, writePluginLocation } from "./plugin-location.ts";
@@ -21,6 +26,60 @@ export interface PluginSources {
   readonly npmUrl: string;
   /** Folder of the server below which plugins may lie; `null`: none may. */
   readonly folder: string | null;
+}
+
+/** The settings that say where plugins come from. */
+export interface PluginSourceSettings {
+  readonly githubUrl: string;
+  /** `null`: as {@link githubUrl} suggests. */
+  readonly githubApiUrl: string | null;
+  readonly gitlabUrl: string;
+  readonly npmUrl: string;
+  readonly pluginFolder: string | null;
+}
+
+const PUBLIC_GITHUB = "https://github.com";
+
+/** Where plugins are fetched from, as the operator says. A mirror of GitHub has its API where GitHub Enterprise does. */
+export function pluginSourcesOf(settings: PluginSourceSettings): PluginSources {
+  const { githubUrl, githubApiUrl, gitlabUrl, npmUrl, pluginFolder } = settings;
+  const usualApi = githubUrl === PUBLIC_GITHUB ? "https://api.github.com" : `${githubUrl}/api/v3`;
+  return {
+    githubUrl,
+    githubApiUrl: githubApiUrl ?? usualApi,
+    gitlabUrl,
+    npmUrl,
+    folder: pluginFolder,
+  };
+}
+
+const PUBLIC_HOSTS: ReadonlySet<string> = new Set([
+  "github.com",
+  "api.github.com",
+  "gitlab.com",
+  "registry.npmjs.org",
+]);
+
+/**
+ * How plugins are asked for: from the public internet, from networks that the operator names, and
+ * from the mirrors that the operator put in place of the public services.
+ */
+export function requestFrom(
+  sources: PluginSources,
+  privateNetworks: readonly string[],
+): (url: string, options: GuardedRequestOptions) => Promise<GuardedOutcome> {
+  const isNamed = networks(privateNetworks);
+  const { githubUrl, githubApiUrl, gitlabUrl, npmUrl } = sources;
+  const mirrors = new Set(
+    [githubUrl, githubApiUrl, gitlabUrl, npmUrl]
+      .map((url) => new URL(url).host)
+      .filter((host) => !PUBLIC_HOSTS.has(host)),
+  );
+  return (url, options) =>
+    requestGuarded(url, {
+      ...options,
+      isAllowed: ({ url: target, address }) => mirrors.has(target.host) || isNamed(address),
+    });
 }
 
 /** A plugin as it was found. */
