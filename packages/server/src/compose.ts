@@ -104,6 +104,8 @@ import { decideRoutes } from "./flags/decide.routes.ts";
 import { createPayloadSeal } from "./flags/encrypted-payloads.ts";
 import { explainRoutes } from "./flags/explain.routes.ts";
 import { createExplain } from "./flags/explain.ts";
+import { flagChangeRoutes } from "./flags/flag-changes.routes.ts";
+import { createFlagChanges } from "./flags/flag-changes.ts";
 import { createFlagCohorts } from "./flags/flag-cohorts.ts";
 import { flagsDependingOnFlag } from "./flags/flag-dependants.ts";
 import { featureOfFlag } from "./flags/flag-enrolment.ts";
@@ -223,7 +225,13 @@ async function compose(
   // Flags, compiled when they change
   const compile = (definitions: ProjectDefinitions, earlier: FlagSet | undefined) =>
     compileFlags(definitions, { compilePattern }, earlier);
-  const compiledFlags = createCompiledFlags({ flagStore, compile, reportFault });
+  const flagChanges = createFlagChanges();
+  const compiledFlags = createCompiledFlags({
+    flagStore,
+    compile,
+    reportFault,
+    onLoaded: flagChanges.publish,
+  });
   opened.push(watchRevisions(compiledFlags));
   const changeDefinitions = createChangeDefinitions({ compiledFlags, reportFault });
   const refreshFlags = (projectId: number) =>
@@ -366,6 +374,7 @@ async function compose(
   opened.push(() => app.close());
   prepareApp?.(app);
   publicApi(app, (open) => {
+    flagChangeRoutes(open, { projects, compiledFlags, changes: flagChanges });
     decideRoutes(open, {
       projects,
       compiledFlags,

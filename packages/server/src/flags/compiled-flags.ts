@@ -47,12 +47,15 @@ export function createCompiledFlags({
   compile,
   maxProjects = 1000,
   reportFault,
+  onLoaded = () => {},
 }: {
   flagStore: Pick<FlagStore, "definitions" | "revisions">;
   /** May keep of the earlier set whatever did not change. */
   compile: (definitions: ProjectDefinitions, earlier: FlagSet | undefined) => FlagSet;
   maxProjects?: number;
   reportFault: (error: unknown, context: string) => void;
+  /** Told of every revision that is live from then on. */
+  onLoaded?: (projectId: number, revision: number) => void;
 }): CompiledFlags {
   // In order of use, the longest unused first.
   const projects = new Map<number, Held>();
@@ -80,6 +83,7 @@ export function createCompiledFlags({
       if (project.snapshot && project.snapshot.revision >= revision) return project.snapshot;
       const flagSet = compile(definitions, project.snapshot?.flagSet);
       project.snapshot = { revision, definitions, flagSet };
+      onLoaded(projectId, revision);
       return project.snapshot;
     })().finally(() => {
       project.loading = undefined;
