@@ -1,7 +1,7 @@
 /** Something that happened to a person: when, and what it is called. */
 export interface FunnelEvent {
   readonly at: number;
-  /** The steps it can serve, by index; 0 is the exposure. */
+  /** The steps it can serve, by index; 0 is the exposure. Larger ones stand for exclusions. */
   readonly steps: readonly number[];
 }
 
@@ -13,13 +13,22 @@ export interface FunnelRule {
   readonly window?: number;
   /** Whether only the first exposure may start a chain; any may otherwise. */
   readonly anchor?: "any" | "first";
+  /** What ends a chain where it happens between two of its steps; of steps in order only. */
+  readonly exclusions?: readonly ChainExclusion[];
+}
+
+/** Events with the index `step` end chains that are past the step `from` and before `to`. */
+export interface ChainExclusion {
+  readonly step: number;
+  readonly from: number;
+  readonly to: number;
 }
 
 /**
  * The furthest step that some chain of events reaches in order, from an exposure on: -1 without
  * exposure. Times do not decrease along a chain, equal times count as any order, and an event serves
  * one step (statistics 1.2). For each step the latest start of a chain that reaches it is kept, since
- * a later start leaves more of the window.
+ * a later start leaves more of the window. An exclusion counts strictly between the times of its steps.
  */
 export function furthestStep(events: readonly FunnelEvent[], rule: FunnelRule): number {
   const starts = new Array<number>(rule.stepCount).fill(Number.NEGATIVE_INFINITY);
@@ -29,13 +38,20 @@ export function furthestStep(events: readonly FunnelEvent[], rule: FunnelRule): 
   for (const group of byTime(events)) {
     const at = group[0]?.at ?? 0;
     const before = [...starts];
+    const ending = (rule.exclusions ?? []).filter(({ step }) =>
+      group.some(({ steps }) => steps.includes(step)),
+    );
+    for (const { from, to } of ending) starts.fill(Number.NEGATIVE_INFINITY, from, to);
     for (let reached = -1; reached < rule.stepCount - 1; reached += 1) {
       const start = reached === -1 ? at : (before[reached] ?? Number.NEGATIVE_INFINITY);
       if (start === Number.NEGATIVE_INFINITY || at - start > window) continue;
       if (reached === -1 && isAnchored && rule.anchor === "first") continue;
       const steps = consecutiveSteps(group, reached + 1, rule.stepCount);
-      for (let step = reached + 1; step <= reached + steps; step += 1)
+      for (let step = reached + 1; step <= reached + steps; step += 1) {
+        // Who was past `from` before this time and is not at `to` now goes no further.
+        if (ending.some(({ from, to }) => reached >= from && step < to)) continue;
         starts[step] = Math.max(starts[step] ?? Number.NEGATIVE_INFINITY, start);
+      }
       furthest = Math.max(furthest, reached + steps);
     }
     isAnchored ||= group.some(({ steps }) => steps.includes(0));

@@ -89,4 +89,60 @@ describe("measuring one unit", () => {
     expect(retained(24, retention({ conversionWindowMs: 11 * HOUR }))).toEqual(unstarted);
     expect(startOfUnit("week")(5)).toBe(5);
   });
+
+  it("ends a way through a funnel by what is excluded between its steps, as trying all ways does", () => {
+    const event: fc.Arbitrary<FunnelEvent> = fc.record({
+      at: fc.integer({ min: 0, max: 9 }),
+      steps: fc.constantFrom([0], [1], [2], [3], [1, 2], [4], [4], [5], [2, 4]),
+    });
+    const exclusion = fc
+      .tuple(fc.integer({ min: 0, max: 2 }), fc.integer({ min: 1, max: 3 }))
+      .filter(([from, to]) => from < to)
+      .map(([from, to]) => ({ events: ANY, from, to }));
+    const window = fc.constantFrom(null, 4);
+    fc.assert(
+      fc.property(
+        fc.array(event, { maxLength: 8 }),
+        fc.array(exclusion, { minLength: 1, maxLength: 2 }),
+        window,
+        (events, exclusions, conversionWindowMs) => {
+          const metric = funnel({ steps: [ANY, ANY, ANY], exclusions, conversionWindowMs });
+          expect(stepsReached(events, metric)).toBe(reachedByTrying(events, metric));
+        },
+      ),
+      { numRuns: 1000 },
+    );
+  });
 });
+
+/** The furthest step of all chains, each tried. */
+function reachedByTrying(events: readonly FunnelEvent[], metric: FunnelMetric): number {
+  const window = metric.conversionWindowMs ?? Number.POSITIVE_INFINITY;
+  const isCut = (times: readonly number[]) =>
+    (metric.exclusions ?? []).some(({ from, to }, index) => {
+      const [start, end] = [times[from], times[Math.min(to, times.length - 1)]];
+      return events.some(
+        ({ at, steps }) =>
+          start !== undefined &&
+          end !== undefined &&
+          steps.includes(4 + index) &&
+          at > start &&
+          at < end,
+      );
+    });
+  const extend = (used: readonly FunnelEvent[]): number => {
+    let furthest = used.length - 1;
+    if (used.length === 4) return furthest;
+    for (const event of events) {
+      const times = [...used, event].map(({ at }) => at);
+      const isNext =
+        !used.includes(event) &&
+        event.steps.includes(used.length) &&
+        event.at >= (used.at(-1)?.at ?? 0) &&
+        event.at - (times[0] ?? 0) <= window;
+      if (isNext && !isCut(times)) furthest = Math.max(furthest, extend([...used, event]));
+    }
+    return furthest;
+  };
+  return Math.max(0, extend([]));
+}

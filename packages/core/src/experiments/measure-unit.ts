@@ -4,12 +4,17 @@ import { type Retention, retentionOf } from "./retention.ts";
 
 /**
  * How many of a funnel's steps a unit did; step 0 of its events is the exposure, of which there must be
- * one. The window of a metric runs from any exposure (statistics 1.2).
+ * one, and what follows the last step are the exclusions. The window of a metric runs from any exposure (statistics 1.2).
  */
 export function stepsReached(events: readonly FunnelEvent[], metric: FunnelMetric): number {
   const rule = {
     stepCount: metric.steps.length + 1,
     ...(metric.conversionWindowMs !== null && { window: metric.conversionWindowMs }),
+    exclusions: (metric.exclusions ?? []).map(({ from, to }, index) => ({
+      step: metric.steps.length + 1 + index,
+      from,
+      to,
+    })),
   };
   const reached =
     metric.order === "ordered"

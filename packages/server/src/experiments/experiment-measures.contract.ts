@@ -6,6 +6,7 @@ import type {
   Metric,
 } from "@hedgerow/core/experiments/metric";
 import type { Json, JsonObject } from "@hedgerow/core/json";
+import { quantileRanks } from "@hedgerow/core/statistics/quantile-metric";
 import { winsorBounds, winsorize } from "@hedgerow/core/statistics/winsorize";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -15,6 +16,7 @@ import type {
   ArmMeasure,
   ExperimentMeasures,
   ExposureQuery,
+  Measured,
   MeasureOptions,
 } from "./experiment-measures.ts";
 
@@ -319,41 +321,192 @@ export function describeExperimentMeasures(
       ]);
     });
 
-    it("[XR-8] equals a count by hand of random events, for every kind of metric", async () => {
-      const persons = [0, 1, 2, 3, 4, 5].map(personNumber);
-      const person = fc.constantFrom(...persons);
-      const happening = fc.record({
-        name: fc.constantFrom("$feature_flag_called", "$feature_flag_called", "bought", "paid"),
-        minute: fc.integer({ min: -3, max: 24 }),
-        person,
-        group: fc.constantFrom(undefined, "g1", "g2", "g3"),
-        properties: fc.record({
-          $feature_flag: fc.constantFrom("button", "button", "button", "other"),
-          $feature_flag_response: fc.constantFrom("control", "test", "test", "holdout-1", true),
-          "$feature/button": fc.constantFrom("control", "test", "x"),
-          price: fc.constantFrom(1, 2, 5, "3", "x", 0.25, null),
-          kind: fc.constantFrom("a", "b"),
-          $session_id: fc.constantFrom("s1", "s2", "s3"),
-        }),
+    it("[XM-4] finds each arm's quantile of the units' numbers, with the places around it", async () => {
+      const members = Array.from({ length: 60 }, (_, index) => personNumber(index));
+      await save(
+        members.flatMap((member, index) => [
+          call(member, index % 2 ? "test" : "control"),
+          ...(index < 10 ? [] : [buy(member, 1, { price: (index * 37) % 61 })]),
+        ]),
+      );
+      const source = { events: event("bought"), measure: price("sum") };
+      const quantile = (ignoresZeros: boolean): Metric => ({
+        kind: "quantile",
+        goal: "increase",
+        conversionWindowMs: null,
+        source,
+        quantile: 0.75,
+        ignoresZeros,
       });
-      const window = fc.constantFrom(null, 4 * MINUTE, 10 * MINUTE);
-      const filters = fc.constantFrom({}, {}, { kind: "a" });
-      const source = fc.record({
-        events: fc
-          .tuple(fc.constantFrom("bought", "paid", null), filters)
-          .map(([name, where]) => event(name, where)),
-        measure: fc.constantFrom<Measure>(
-          { kind: "total" },
-          { kind: "active" },
-          { kind: "unique-sessions" },
-          ...(["sum", "avg", "min", "max", "unique-values"] as const).map(price),
+      for (const ignoresZeros of [false, true]) {
+        const values = members
+          .map((_, index) => (index < 10 ? 0 : (index * 37) % 61))
+          .filter((value, index) => index % 2 === 1 && !(ignoresZeros && value === 0))
+          .sort((left, right) => left - right);
+        const n = values.length;
+        const { rank, lower, upper } = quantileRanks(n, 0.75, 0.05);
+        const value = (place: number) => values[place - 1];
+        const [control, test] = (await measureOne(quantile(ignoresZeros))).arms;
+        expect(test).toMatchObject({
+          sums: { n, sum: sumOf(values) },
+          quantile: {
+            n,
+            sampled: n,
+            nu: 0.75,
+            value: value(rank),
+            lower: value(lower),
+            upper: value(upper),
+          },
+        });
+        expect(control?.quantile?.n).toBe(ignoresZeros ? 25 : 30);
+      }
+      const nobody = await measureOne(quantile(false), { variants: ["control", "test", "spare"] });
+      expect(nobody.arms[2]).toEqual({
+        variant: "spare",
+        sums: { n: 0, sum: 0, sumSquares: 0 },
+        stepCounts: null,
+      });
+    });
+
+    it("[XM-5] counts values that are no finite numbers, and texts of numbers", async () => {
+      const odd = ["x", "inf", "NaN", "1e999", true, [1], { a: 1 }, ""];
+      await save([
+        call(PERSON_A, "test"),
+        call(PERSON_B, "control"),
+        ...odd.map((value) => buy(PERSON_A, 1, { price: value as Json })),
+        buy(PERSON_A, 1, { price: null }),
+        buy(PERSON_A, 1, {}),
+        buy(PERSON_A, 1, { price: "2.5" }),
+        buy(PERSON_B, 1, { price: "1", ...long }),
+        buy(PERSON_B, 1, { price: "?", half: "\ud800" }),
+        buy(PERSON_B, 1, { price: 3 }),
+        buy(PERSON_C, 1, { price: "x" }),
+      ]);
+      for (const kind of ["sum", "max", "avg"] as const)
+        expect(await measureOne(mean(price(kind)))).toMatchObject({
+          notNumbers: odd.length + 1,
+          textNumbers: 2,
+        });
+      const none = { notNumbers: 0, textNumbers: 0 };
+      expect(await measureOne(mean({ kind: "total" }))).toMatchObject(none);
+      expect(await measureOne(mean(price("unique-values")))).toMatchObject(none);
+      const ratio: Metric = {
+        kind: "ratio",
+        goal: "increase",
+        conversionWindowMs: null,
+        numerator: { events: event("bought"), measure: price("sum") },
+        denominator: { events: event("bought"), measure: price("max") },
+      };
+      expect(await measureOne(ratio)).toMatchObject({ notNumbers: 2 * (odd.length + 1) });
+    });
+
+    it("[XM-5] takes values whose sums are beyond all numbers without a fault", async () => {
+      await save([
+        call(PERSON_A, "test"),
+        call(PERSON_B, "test"),
+        call(PERSON_C, "control"),
+        buy(PERSON_A, 1, { price: 1e308 }),
+        buy(PERSON_A, 1, { price: 1e308 }),
+        buy(PERSON_B, 1, { price: -1e300 }),
+      ]);
+      const { arms } = await measureOne(mean(price("sum")), {}, { byDay: true, lookbackMs: DAY });
+      expect(Number.isFinite(arms[1]?.sums.sumSquares)).toBe(false);
+      expect(arms[0]?.sums).toMatchObject({ n: 1, sum: 0, sumSquares: 0 });
+    });
+
+    it("[XM-6] tells where values were cut", async () => {
+      await save([
+        call(PERSON_A, "test"),
+        call(PERSON_B, "control"),
+        buy(PERSON_A, 1, { price: 10 }),
+      ]);
+      const winsorization = { lowerPercentile: null, upperPercentile: 0.5, ignoreZeros: false };
+      const measured = await measureOne(mean(price("sum"), { winsorization }));
+      expect(measured.bounds).toEqual({ lower: null, upper: 5 });
+      expect(measured.arms[1]?.sums.sum).toBe(5);
+      expect((await measureOne(mean(price("sum")))).bounds).toBeNull();
+    });
+
+    it("[XM-7] puts all but the 25 most frequent values of a breakdown into one cell", async () => {
+      const members = Array.from({ length: 60 }, (_, index) => personNumber(index));
+      await save(
+        members.map((member, index) =>
+          call(member, index % 2 ? "test" : "control", 0, {
+            properties: {
+              $feature_flag: "button",
+              $feature_flag_response: index % 2 ? "test" : "control",
+              // Value n is that of two persons up to 25, and of one from then on.
+              plan: `plan-${String(index < 50 ? index >> 1 : index).padStart(2, "0")}`,
+            },
+          }),
         ),
-      });
-      const base = { goal: fc.constant("increase" as const), conversionWindowMs: window };
-      const metrics = fc.oneof(
-        fc.record({ ...base, kind: fc.constant("mean"), source, winsorization: fc.constant(null) }),
-        fc.record({ ...base, kind: fc.constant("ratio"), numerator: source, denominator: source }),
-        fc.record({
+      );
+      const { cells } = await measureOne(mean({ kind: "total" }), {}, { breakdown: "plan" });
+      expect(cells.map(({ value, isRest }) => (isRest ? "rest" : value))).toEqual([
+        ...Array.from({ length: 25 }, (_, index) => `plan-${String(index).padStart(2, "0")}`),
+        "rest",
+      ]);
+      expect(cells.at(-1)?.arms.map(({ sums }) => sums.n)).toEqual([5, 5]);
+    });
+
+    it("[XM-8] changes its version with whatever is stored, deleted or given to others", async () => {
+      const versions = [await store.dataVersion()];
+      await save([call(PERSON_A, "test")]);
+      versions.push(await store.dataVersion());
+      await store.reassign(1, [], end);
+      versions.push(await store.dataVersion());
+      await store.deleteEventsOf(1, [PERSON_A], end);
+      versions.push(await store.dataVersion(), await store.dataVersion());
+      expect(new Set(versions).size).toBe(4);
+      expect(versions[3]).toBe(versions[4]);
+    });
+
+    const persons = [0, 1, 2, 3, 4, 5].map(personNumber);
+    const person = fc.constantFrom(...persons);
+    const happening = fc.record({
+      name: fc.constantFrom("$feature_flag_called", "$feature_flag_called", "bought", "paid"),
+      minute: fc.integer({ min: -6, max: 24 }),
+      person,
+      group: fc.constantFrom(undefined, "g1", "g2", "g3"),
+      properties: fc.record({
+        $feature_flag: fc.constantFrom("button", "button", "button", "other"),
+        $feature_flag_response: fc.constantFrom("control", "test", "test", "holdout-1", true),
+        "$feature/button": fc.constantFrom("control", "test", "x"),
+        price: fc.constantFrom(1, 2, 5, "3", "x", 0.25, null),
+        kind: fc.constantFrom("a", "b", 7, null),
+        $session_id: fc.constantFrom("s1", "s2", "s3"),
+      }),
+    }) as fc.Arbitrary<Happening>;
+    const window = fc.constantFrom(null, 4 * MINUTE, 10 * MINUTE);
+    const filters = fc.constantFrom({}, {}, { kind: "a" });
+    const source = fc.record({
+      events: fc
+        .tuple(fc.constantFrom("bought", "paid", null), filters)
+        .map(([name, where]) => event(name, where)),
+      measure: fc.constantFrom<Measure>(
+        { kind: "total" },
+        { kind: "active" },
+        { kind: "unique-sessions" },
+        ...(["sum", "avg", "min", "max", "unique-values"] as const).map(price),
+      ),
+    });
+    const base = { goal: fc.constant("increase" as const), conversionWindowMs: window };
+    const winsorization = fc.constantFrom(
+      null,
+      null,
+      { lowerPercentile: null, upperPercentile: 0.8, ignoreZeros: true },
+      { lowerPercentile: 0.4, upperPercentile: 0.9, ignoreZeros: false },
+    );
+    const exclusion = fc.record({
+      events: source.map(({ events }) => events),
+      from: fc.constant(0),
+      to: fc.constant(1),
+    });
+    const metrics = fc.oneof(
+      fc.record({ ...base, kind: fc.constant("mean"), source, winsorization }),
+      fc.record({ ...base, kind: fc.constant("ratio"), numerator: source, denominator: source }),
+      fc
+        .record({
           ...base,
           kind: fc.constant("funnel"),
           steps: fc.array(
@@ -361,29 +514,44 @@ export function describeExperimentMeasures(
             { minLength: 1, maxLength: 3 },
           ),
           order: fc.constantFrom("ordered", "unordered"),
-        }),
-        fc.record({
-          ...base,
-          kind: fc.constant("retention"),
-          start: source.map(({ events }) => events),
-          completion: source.map(({ events }) => events),
-          windowStart: fc.integer({ min: 0, max: 3 }),
-          windowEnd: fc.integer({ min: 3, max: 9 }),
-          unit: fc.constant("minute"),
-          startHandling: fc.constantFrom("first_seen", "last_seen"),
-        }),
-      ) as fc.Arbitrary<Metric>;
-      const queries = fc.record({
-        severalVariants: fc.constantFrom("exclude" as const, "first-seen" as const),
-        groupTypeIndex: fc.constantFrom(null, null, 1),
-        marker: fc.constantFrom(null, null, event("bought"), event("bought", { kind: "a" })),
-      });
-      const merges = fc.array(
-        fc.tuple(person, person).filter(([a, b]) => a !== b),
-        { maxLength: 2 },
-      );
-      const several = fc.array(metrics, { minLength: 1, maxLength: 5 });
-      const cases = fc.array(fc.tuple(queries, several), { minLength: 2, maxLength: 3 });
+          exclusions: fc.array(exclusion, { maxLength: 1 }),
+        })
+        .map((metric) => (metric.order === "ordered" ? metric : { ...metric, exclusions: [] })),
+      fc.record({
+        ...base,
+        kind: fc.constant("retention"),
+        start: source.map(({ events }) => events),
+        completion: source.map(({ events }) => events),
+        windowStart: fc.integer({ min: 0, max: 3 }),
+        windowEnd: fc.integer({ min: 3, max: 9 }),
+        unit: fc.constant("minute"),
+        startHandling: fc.constantFrom("first_seen", "last_seen"),
+      }),
+    ) as fc.Arbitrary<Metric>;
+    const queries = fc.record({
+      severalVariants: fc.constantFrom("exclude" as const, "first-seen" as const),
+      groupTypeIndex: fc.constantFrom(null, null, 1),
+      marker: fc.constantFrom(null, null, event("bought"), event("bought", { kind: "a" })),
+      everyEvent: fc.constantFrom([], [], event(null, { $session_id: "s1" }).filters),
+    });
+    const allOptions = fc.record({
+      lookbackMs: fc.constantFrom(null, 3 * MINUTE),
+      breakdown: fc.constantFrom(null, "kind"),
+      byDay: fc.boolean(),
+      level: fc.constant(0.95),
+    });
+    const merges = fc.array(
+      fc.tuple(person, person).filter(([a, b]) => a !== b),
+      { maxLength: 2 },
+    );
+    const days = [0, 6, 9, 15].map((minute) => ({ day: `m${minute}`, from: at(minute) }));
+    /** Measures random events under random questions, and compares what `pick` takes. */
+    const equalsByHand = async (
+      asks: fc.Arbitrary<MeasureOptions>,
+      pick: (measured: Pick<Measured, "arms" | "cells" | "days">) => unknown,
+    ) => {
+      const several = fc.array(metrics, { minLength: 1, maxLength: 4 });
+      const cases = fc.array(fc.tuple(queries, several, asks), { minLength: 2, maxLength: 3 });
       await fc.assert(
         fc
           .asyncProperty(
@@ -391,14 +559,14 @@ export function describeExperimentMeasures(
             merges,
             cases,
             async (happenings, merged, asked) => {
-              await save(happenings as readonly Happening[], merged);
-              for (const [part, metrics] of asked) {
-                const query = { ...QUERY, ...part, from: at(0), to: at(20) };
-                const expected = metrics.map((metric) =>
-                  measureByHand(happenings as readonly Happening[], merged, query, metric),
+              await save(happenings, merged);
+              for (const [part, wanted, options] of asked) {
+                const query = { ...QUERY, ...part, from: at(0), to: at(20), days };
+                const expected = wanted.map((metric) =>
+                  pick(measureByHand(happenings, merged, { query, metric, options })),
                 );
-                const measured = await store.measure(query, metrics, PLAIN);
-                expect(measured.map(({ arms }) => arms)).toEqual(expected);
+                const measured = await store.measure(query, wanted, options);
+                expect(measured.map(pick)).toEqual(expected);
               }
             },
           )
@@ -408,33 +576,41 @@ export function describeExperimentMeasures(
             ({ store, remove } = await create());
             end = 0;
           }),
-        { numRuns: 40 },
+        { numRuns: 30 },
       );
+    };
+
+    it("[XR-8] equals a count by hand of random events, for every kind of metric", async () => {
+      await equalsByHand(fc.constant(PLAIN), ({ arms }) => arms);
+    }, 120_000);
+
+    it("[XM-1] equals a count by hand with covariates, by cell and by day", async () => {
+      await equalsByHand(allOptions, ({ arms, cells, days: byDay }) => ({ arms, cells, byDay }));
     }, 120_000);
 
     /** The same from lists alone, one unit after another. */
     function measureByHand(
       happenings: readonly Happening[],
-      merges: readonly (readonly [string, string])[],
-      query: ExposureQuery,
-      metric: Metric,
-    ): readonly ArmMeasure[] {
+      merged: readonly (readonly [string, string])[],
+      { query, metric, options }: { query: ExposureQuery; metric: Metric; options: MeasureOptions },
+    ): Pick<Measured, "arms" | "cells" | "days"> {
       const into = new Map<string, string>();
-      for (const [from, to] of merges) {
+      for (const [from, to] of merged) {
         for (const [earlier, survivor] of into) if (survivor === from) into.set(earlier, to);
         into.delete(to);
         into.set(from, to);
       }
       const follow = (id: string): string => into.get(id) ?? id;
       const units = new Map<string, Happening[]>();
+      const is = ({ event: name, filters: wanted }: MeasuredEvent, one: Happening) =>
+        (name === null || one.name === name) &&
+        wanted.every(({ key, value }) => one.properties?.[key] === value);
       for (const one of happenings) {
         const unit = query.groupTypeIndex === null ? follow(one.person ?? "") : one.group;
-        if (unit === undefined || one.minute < 0 || one.minute >= 20) continue;
+        if (unit === undefined || one.minute >= 20) continue;
+        if (!is({ event: null, filters: query.everyEvent }, one)) continue;
         units.set(unit, [...(units.get(unit) ?? []), one]);
       }
-      const is = ({ event: name, filters }: MeasuredEvent, one: Happening) =>
-        (name === null || one.name === name) &&
-        filters.every(({ key, value }) => one.properties?.[key] === value);
       const variantOf = (one: Happening): string | undefined => {
         const {
           $feature_flag,
@@ -447,41 +623,48 @@ export function describeExperimentMeasures(
         const isArm = ["control", "test", "holdout-1"].includes(String(variant));
         return marks && isArm ? String(variant) : undefined;
       };
-      const arms = new Map<string, { exposureMs: number; all: Happening[] }[]>();
+      interface Member {
+        readonly variant: string;
+        readonly exposureMinute: number;
+        readonly cell: string | null;
+        readonly all: readonly Happening[];
+      }
+      const members: Member[] = [];
       for (const all of units.values()) {
         const marked = all
-          .filter((one) => variantOf(one) !== undefined)
+          .filter((one) => one.minute >= 0 && variantOf(one) !== undefined)
           .toSorted((a, b) => a.minute - b.minute);
         const several = new Set(marked.map(variantOf)).size > 1;
         // The sort is stable: of calls at one time the one stored first.
         const [first] = marked;
         if (!first || (several && query.severalVariants === "exclude")) continue;
-        const variant = variantOf(first) ?? "";
-        arms.set(variant, [...(arms.get(variant) ?? []), { exposureMs: first.minute, all }]);
+        const cell = first.properties?.kind ?? null;
+        members.push({
+          variant: variantOf(first) ?? "",
+          exposureMinute: first.minute,
+          cell: cell === null ? null : String(cell),
+          all,
+        });
       }
+      const declared = members.filter(({ variant }) => query.variants.includes(variant));
       const windowMinutes = (metric.conversionWindowMs ?? Number.POSITIVE_INFINITY) / MINUTE;
-      const valueByHand = (
+      const lookbackMinutes = (options.lookbackMs ?? 0) / MINUTE;
+      const numberOf = (
         { events, measure: how }: { events: MeasuredEvent; measure: Measure },
-        exposureMinute: number,
-        all: readonly Happening[],
+        counted: readonly Happening[],
       ): number => {
-        const counted = all.filter(
-          (one) =>
-            is(events, one) &&
-            one.minute >= exposureMinute &&
-            one.minute < exposureMinute + windowMinutes,
-        );
-        const numbers = counted.flatMap(({ properties = {} }) => {
-          const { price } = properties;
-          return price === null || price === "x" ? [] : [Number(price)];
+        const own = counted.filter((one) => is(events, one));
+        const numbers = own.flatMap(({ properties = {} }) => {
+          const { price: value } = properties;
+          return value === null || value === "x" ? [] : [Number(value)];
         });
         switch (how.kind) {
           case "total":
-            return counted.length;
+            return own.length;
           case "active":
-            return Math.min(1, counted.length);
+            return Math.min(1, own.length);
           case "unique-sessions":
-            return new Set(counted.map(({ properties }) => properties?.$session_id)).size;
+            return new Set(own.map(({ properties }) => properties?.$session_id)).size;
           case "sum":
             return sumOf(numbers);
           case "avg":
@@ -491,60 +674,100 @@ export function describeExperimentMeasures(
           case "max":
             return numbers.length === 0 ? 0 : Math.max(...numbers);
           case "unique-values": {
-            const values = counted.map(({ properties }) => properties?.price ?? null);
+            const values = own.map(({ properties }) => properties?.price ?? null);
             return new Set(values.filter((value) => value !== null).map(String)).size;
           }
         }
       };
+      const after = ({ exposureMinute, all }: Member) =>
+        all.filter(
+          ({ minute }) => minute >= exposureMinute && minute < exposureMinute + windowMinutes,
+        );
+      const before = ({ exposureMinute, all }: Member) =>
+        all.filter(
+          ({ minute }) => minute < exposureMinute && minute >= exposureMinute - lookbackMinutes,
+        );
+      /** The numbers of a unit: its own, then its covariates. */
+      const numbersOf = (member: Member, until: number): readonly number[] => {
+        if (metric.kind !== "mean" && metric.kind !== "ratio") return [];
+        const sources =
+          metric.kind === "ratio" ? [metric.numerator, metric.denominator] : [metric.source];
+        const own = after(member).filter(({ minute }) => minute < until);
+        return [
+          ...sources.map((one) => numberOf(one, own)),
+          ...(options.lookbackMs === null
+            ? []
+            : sources.map((one) => numberOf(one, before(member)))),
+        ];
+      };
+      const winsor = metric.kind === "mean" ? metric.winsorization : null;
+      const all = declared.map((member) => numbersOf(member, 1000));
+      const bounds = (all[0] ?? []).map((_, place) => {
+        const values = all.map((numbers) => numbers[place] ?? 0);
+        const { lowerPercentile: lower, upperPercentile: upper } = winsor ?? {};
+        return winsorBounds(values, {
+          ignoreZeros: winsor?.ignoreZeros ?? false,
+          ...(typeof lower === "number" && { lowerPercentile: lower }),
+          ...(typeof upper === "number" && { upperPercentile: upper }),
+        });
+      });
+      const cut = (numbers: readonly number[]) =>
+        numbers.map((value, place) => {
+          const bound = bounds[place];
+          return bound ? winsorize(value, bound) : value;
+        });
       const close = (value: number) => expect.closeTo(value, 9) as unknown as number;
-      const armOf = (variant: string): ArmMeasure => {
-        const members = arms.get(variant) ?? [];
-        const n = members.length;
-        const events = (
-          exposureMinute: number,
-          all: readonly Happening[],
-          steps: readonly ((one: Happening) => boolean)[],
-        ) =>
-          all
-            .filter(({ minute }) => minute >= exposureMinute)
+      const armOf = (variant: string, among: readonly Member[], until = 1000): ArmMeasure => {
+        const own = among.filter(
+          (member) => member.variant === variant && member.exposureMinute < until,
+        );
+        const n = own.length;
+        const events = (member: Member, steps: readonly ((one: Happening) => boolean)[]) =>
+          member.all
+            .filter(({ minute }) => minute >= member.exposureMinute && minute < until)
             .map((one) => ({
               at: one.minute * MINUTE,
               steps: steps.flatMap((matches, index) => (matches(one) ? [index] : [])),
             }))
-            .filter(({ steps }) => steps.length > 0);
+            .filter(({ steps: found }) => found.length > 0);
         switch (metric.kind) {
-          case "mean": {
-            const values = members.map((m) => valueByHand(metric.source, m.exposureMs, m.all));
-            const sumSquares = close(sumOf(values.map((v) => v * v)));
-            return {
-              variant,
-              sums: { n, sum: close(sumOf(values)), sumSquares },
-              stepCounts: null,
-            };
-          }
+          case "mean":
           case "ratio": {
-            const pairs = members.map((m) => ({
-              y: valueByHand(metric.numerator, m.exposureMs, m.all),
-              d: valueByHand(metric.denominator, m.exposureMs, m.all),
-            }));
-            const total = (of: (pair: { y: number; d: number }) => number) =>
-              close(sumOf(pairs.map(of)));
-            const denominator = {
-              sum: total(({ d }) => d),
-              sumSquares: total(({ d }) => d * d),
-              withMain: total(({ y, d }) => y * d),
+            const rows = own.map((member) => cut(numbersOf(member, until)));
+            const total = (of: (numbers: readonly number[]) => number) =>
+              close(sumOf(rows.map(of)));
+            const of = (place: number) => total((row) => row[place] ?? 0);
+            const product = (a: number, b: number) => total((row) => (row[a] ?? 0) * (row[b] ?? 0));
+            const isRatio = metric.kind === "ratio";
+            const covariates = options.lookbackMs === null ? [] : isRatio ? [2, 3] : [1];
+            const sums = {
+              n,
+              sum: of(0),
+              sumSquares: product(0, 0),
+              ...(isRatio && {
+                denominator: { sum: of(1), sumSquares: product(1, 1), withMain: product(0, 1) },
+              }),
+              ...(covariates.length > 0 && {
+                covariates: {
+                  sums: covariates.map(of),
+                  products: covariates.map((a) => covariates.map((b) => product(a, b))),
+                  withMain: covariates.map((a) => product(0, a)),
+                  ...(isRatio && { withDenominator: covariates.map((a) => product(1, a)) }),
+                },
+              }),
             };
-            const sums = { n, sum: total(({ y }) => y), sumSquares: total(({ y }) => y * y) };
-            return { variant, sums: { ...sums, denominator }, stepCounts: null };
+            return { variant, sums, stepCounts: null };
           }
           case "quantile":
             throw new Error("quantiles are not counted by hand");
           case "funnel": {
-            const reached = members.map((m) =>
+            const exclusions = metric.exclusions ?? [];
+            const reached = own.map((member) =>
               stepsReached(
-                events(m.exposureMs, m.all, [
+                events(member, [
                   (one) => variantOf(one) === variant,
                   ...metric.steps.map((step) => (one: Happening) => is(step, one)),
+                  ...exclusions.map((one) => (other: Happening) => is(one.events, other)),
                 ]),
                 metric,
               ),
@@ -553,13 +776,13 @@ export function describeExperimentMeasures(
             return { variant, sums: { n, sum: stepCounts.at(-1) ?? 0 }, stepCounts };
           }
           case "retention": {
-            const outcomes = members.map((m) =>
+            const outcomes = own.map((member) =>
               retentionOfUnit(
-                events(m.exposureMs, m.all, [
+                events(member, [
                   (one) => is(metric.start, one),
                   (one) => is(metric.completion, one),
                 ]),
-                m.exposureMs * MINUTE,
+                member.exposureMinute * MINUTE,
                 metric,
               ),
             );
@@ -571,9 +794,35 @@ export function describeExperimentMeasures(
           }
         }
       };
-      return query.variants.map(armOf);
+      const armsOf = (among: readonly Member[], until?: number) =>
+        query.variants.map((variant) => armOf(variant, among, until));
+      const sizes = new Map<string | null, number>();
+      for (const { cell } of declared) sizes.set(cell, (sizes.get(cell) ?? 0) + 1);
+      const values = [...sizes].sort(
+        ([a, many], [b, others]) =>
+          others - many || (a === null ? -1 : b === null ? 1 : a < b ? -1 : 1),
+      );
+      const ends = [...query.days.slice(1).map(({ from }) => minuteOf(from)), 1000];
+      return {
+        arms: armsOf(declared),
+        cells:
+          options.breakdown === null
+            ? []
+            : values.map(([value]) => ({
+                value,
+                isRest: false,
+                arms: armsOf(declared.filter(({ cell }) => cell === value)),
+              })),
+        days: options.byDay
+          ? query.days.map(({ day }, index) => ({ day, arms: armsOf(declared, ends[index]) }))
+          : [],
+      };
     }
   });
+}
+
+function minuteOf(instant: Date): number {
+  return (instant.getTime() - START) / MINUTE;
 }
 
 function personNumber(index: number): string {

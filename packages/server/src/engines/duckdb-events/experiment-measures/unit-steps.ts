@@ -39,9 +39,12 @@ export async function measureSteps(
   for (const kind of metrics.flatMap(kindsOf)) kinds.set(identify(kind), kind);
   const names = [...kinds.keys()];
   const hasFunnel = metrics.some(({ kind }) => kind === "funnel");
-  // Without a window the first exposure leaves the most time; with one a later may (statistics 1.2).
-  const hasWindow = metrics.some(
-    (metric) => metric.kind === "funnel" && metric.conversionWindowMs !== null,
+  // Without a window the first exposure leaves the most time; with one a later may (statistics 1.2),
+  // as it may after an exclusion.
+  const startsAnew = metrics.some(
+    (metric) =>
+      metric.kind === "funnel" &&
+      (metric.conversionWindowMs !== null || (metric.exclusions ?? []).length > 0),
   );
   const counts = metrics.map((metric) =>
     countUnits(metric, {
@@ -49,7 +52,10 @@ export async function measureSteps(
       dayStarts: byDay ? reading.query.days.map(({ from }) => from.getTime()) : null,
     }),
   );
-  for await (const unit of unitsOf(reading, exposed, [...kinds.values()], { hasFunnel, hasWindow }))
+  for await (const unit of unitsOf(reading, exposed, [...kinds.values()], {
+    hasFunnel,
+    startsAnew,
+  }))
     for (const count of counts) count.add(unit);
   return counts.map((count) => count.tallies());
 }
@@ -75,7 +81,7 @@ async function* unitsOf(
   { connection, query, timeUp }: Reading,
   { marker }: Exposed,
   kinds: readonly MeasuredEvent[],
-  { hasFunnel, hasWindow }: { readonly hasFunnel: boolean; readonly hasWindow: boolean },
+  { hasFunnel, startsAnew }: { readonly hasFunnel: boolean; readonly startsAnew: boolean },
 ): AsyncGenerator<UnitEvents> {
   const join = exposedJoin(query);
   const reading = { connection, query, timeUp };
@@ -85,7 +91,7 @@ async function* unitsOf(
       `(${marker.condition(parameters)})`,
       `${marker.variant(parameters)} = x.variant`,
     ];
-    if (!hasWindow) parts.push("e.timestamp = x.exposed_at");
+    if (!startsAnew) parts.push("e.timestamp = x.exposed_at");
     return parts.join(" and ");
   };
   const all: Part[] = [
