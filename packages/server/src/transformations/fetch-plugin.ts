@@ -8,6 +8,7 @@ import type {
 } from "@hedgerow/core/transformations/transformation";
 import { Refusal } from "../http/errors.ts";
 import { parseStrictJson } from "../http/parse-json.ts";
+import { createGate, type Gate } from "../platform/gate.ts";
 import {
   type GuardedOutcome,
   type GuardedRequestOptions,
@@ -274,7 +275,7 @@ export function createFetchPlugin({
     };
   };
 
-  return {
+  const fetcher: FetchPlugin = {
     async fetch(location) {
       switch (location.kind) {
         case "github": {
@@ -355,6 +356,20 @@ export function createFetchPlugin({
       }
     },
   };
+  const gate = createGate(FETCHES);
+  return {
+    fetch: (location) => inTurn(gate, () => fetcher.fetch(location)),
+    latestTag: (location) => inTurn(gate, () => fetcher.latestTag(location)),
+  };
+}
+
+/** An archive and what it unpacks to are held in memory. */
+const FETCHES = { maxRunning: 2, maxWaiting: 20 };
+
+async function inTurn<Result>(gate: Gate, work: () => Promise<Result>): Promise<Result> {
+  const result = await gate.through(work);
+  if (result === "full") throw new Refusal("throttled", "Too many plugins are being fetched.");
+  return result;
 }
 
 /** What a state of the catalogue is called. */

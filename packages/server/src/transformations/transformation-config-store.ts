@@ -55,12 +55,13 @@ export interface RunnableConfig {
  * or nothing, its activity included, and raises the revision of its project.
  */
 export interface TransformationConfigStore {
+  /** `undefined` when there is no such transformation (any more). */
   create(
     projectId: number,
     fields: TransformationConfigFields,
     attachments: AttachmentChange,
     write: ConfigWrite,
-  ): Promise<ConfigView>;
+  ): Promise<ConfigView | undefined>;
 
   /**
    * Changes what `decide` answers, told the config as it is now: a deleted one is not found. What

@@ -132,13 +132,7 @@ export function createTransformationConfigs({
         project.organizationId,
         transformationId,
       );
-      if (!transformation) {
-        throw new Refusal(
-          "invalid_input",
-          `Invalid pk "${transformationId}" - object does not exist.`,
-          { attr: "plugin" },
-        );
-      }
+      if (!transformation) throw unknownTransformation(transformationId);
       checkAttachments(attachments, transformation);
       const fields: TransformationConfigFields = {
         enabled: false,
@@ -155,12 +149,14 @@ export function createTransformationConfigs({
       const given = new Set(attachments.put.map(({ key }) => key));
       if (fields.enabled || draft.config)
         refuseFaults(fields.config, transformation.configSchema, given);
-      return store.create(
+      const made = await store.create(
         project.id,
         fields.deleted ? { ...fields, enabled: false } : fields,
         attachments,
         write(authorId, attachments),
       );
+      if (!made) throw unknownTransformation(transformationId);
+      return made;
     },
 
     async update(project, id, change, attachments, authorId) {
@@ -260,6 +256,13 @@ export function createTransformationConfigs({
 
 /** More configs than a project will have. */
 const ALL = { transformationId: null, limit: 1_000, offset: 0 };
+
+/** The refusal of an id that names no transformation, or none that the organization sees. */
+export function unknownTransformation(id: number): Refusal {
+  return new Refusal("invalid_input", `Invalid pk "${id}" - object does not exist.`, {
+    attr: "plugin",
+  });
+}
 
 async function nextOrder(
   store: Pick<TransformationConfigStore, "list">,

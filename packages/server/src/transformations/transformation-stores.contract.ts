@@ -140,12 +140,12 @@ export function transformationStoresContract(
     if (typeof made === "string") throw new Error(made);
     return made;
   };
-  const configure = (
+  const configure = async (
     { id }: { readonly id: number },
     fields: Partial<TransformationConfigFields> = {},
     project = projectId,
-  ): Promise<ConfigView> =>
-    configs.create(
+  ): Promise<ConfigView> => {
+    const view = await configs.create(
       project,
       {
         transformationId: id,
@@ -162,6 +162,9 @@ export function transformationStoresContract(
       { put: [], removeKeys: [] },
       configWrite,
     );
+    if (!view) throw new Error(`transformation ${id} is unknown`);
+    return view;
+  };
   const saveSource = (transformation: Transformation, text: string) =>
     store.update(
       transformation.id,
@@ -330,6 +333,7 @@ export function transformationStoresContract(
       expect(await store.version(made.id, 1)).toBeUndefined();
       expect(await configs.config(projectId, config.id)).toBeUndefined();
       expect(await revision()).toBeGreaterThan(before);
+      await expect(configure(made)).rejects.toThrow("is unknown");
     });
 
     test("[TM-4] an organization's activity holds its transformations and its projects' configs, newest first", async () => {

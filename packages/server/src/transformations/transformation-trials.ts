@@ -10,7 +10,12 @@ import type { Events } from "../events/events.ts";
 import { Refusal } from "../http/errors.ts";
 import { readManifest } from "./plugin-manifest.ts";
 import type { TransformationConfigStore } from "./transformation-config-store.ts";
-import { refuseFaults, settled, type TransformationConfigs } from "./transformation-configs.ts";
+import {
+  refuseFaults,
+  settled,
+  type TransformationConfigs,
+  unknownTransformation,
+} from "./transformation-configs.ts";
 import type { TransformationStore } from "./transformation-store.ts";
 import { patched, type SourcePatch } from "./transformations.ts";
 import {
@@ -84,11 +89,7 @@ export function createTransformationTrials({
           ? undefined
           : await transformations.transformation(project.organizationId, transformationId);
       if (transformationId !== undefined && !transformation) {
-        throw new Refusal(
-          "invalid_input",
-          `Invalid pk "${transformationId}" - object does not exist.`,
-          { attr: "plugin" },
-        );
+        throw unknownTransformation(transformationId);
       }
       const saved: TransformationFiles =
         transformation && transformation.version > 0

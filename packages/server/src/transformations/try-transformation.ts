@@ -10,6 +10,7 @@ import type {
   TransformationFiles,
 } from "@hedgerow/core/transformations/transformation";
 import { Refusal } from "../http/errors.ts";
+import { createGate } from "../platform/gate.ts";
 import { compileSource, readSourceFiles } from "./compile-source.ts";
 import {
   DEFAULT_LIMITS,
@@ -83,11 +84,9 @@ export function createTryTransformation({
   locate: (address: string) => Promise<Json | null>;
   siteUrl: string;
 }): TryTransformation {
-  return async (trial) => {
-    const program = await compileSource(sandbox, readSourceFiles(trial.files), "source");
-    if (!program) {
-      throw new Refusal("invalid_input", "There is no code to try.", { attr: "source" });
-    }
+  const gate = createGate(TRIALS);
+
+  const attempt = async (program: Program, trial: Trial): Promise<TrialOutcome> => {
     const record = createRecord(locate);
     const startedAt = performance.now();
     const start = await sandbox.start({
@@ -103,25 +102,33 @@ export function createTryTransformation({
     });
     const runFrom = performance.now();
     const startMs = round(runFrom - startedAt);
+    const { methods } = program;
     if (start.kind === "failed") {
-      return {
-        ...record.kept(),
-        ...told(program),
-        startError: start.reason,
-        results: [],
-        startMs,
-        runMs: 0,
-      };
+      const startError = start.reason;
+      return { ...record.kept(), methods, startError, results: [], startMs, runMs: 0 };
     }
     try {
       const results = await run(start.instance, trial, siteUrl);
       const runMs = round(performance.now() - runFrom);
-      return { ...record.kept(), ...told(program), startError: null, results, startMs, runMs };
+      return { ...record.kept(), methods, startError: null, results, startMs, runMs };
     } finally {
       await start.instance.stop();
     }
   };
+
+  return async (trial) => {
+    const program = await compileSource(sandbox, readSourceFiles(trial.files), "source");
+    if (!program) {
+      throw new Refusal("invalid_input", "There is no code to try.", { attr: "source" });
+    }
+    const outcome = await gate.through(() => attempt(program, trial));
+    if (outcome === "full") throw new Refusal("throttled", "Too many trials are running.");
+    return outcome;
+  };
 }
+
+/** Each takes the memory of a sandbox. */
+const TRIALS = { maxRunning: 2, maxWaiting: 50 };
 
 async function run(
   instance: Instance,
@@ -196,10 +203,6 @@ function createRecord(locate: (address: string) => Promise<Json | null>) {
     countMetric: () => {},
   };
   return { host, kept: () => ({ logs, captured, jobs }) };
-}
-
-function told({ methods }: Program) {
-  return { methods };
 }
 
 function round(ms: number): number {

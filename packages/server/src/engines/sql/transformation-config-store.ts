@@ -35,6 +35,12 @@ export function createTransformationConfigStore({
     create: (projectId, fields, attachments, write) =>
       writes.transaction().execute(async (transaction) => {
         await beginChange(transaction, projectId);
+        const known = await transaction
+          .selectFrom("transformations")
+          .select("id")
+          .where("id", "=", fields.transformationId)
+          .executeTakeFirst();
+        if (!known) return undefined;
         const row = await transaction
           .insertInto("transformation_configs")
           .values({
