@@ -27,6 +27,8 @@ const form = (fields: Readonly<Record<string, string>>) => {
 const sendForm = (method: "POST" | "PATCH", url: string, fields: Record<string, string>) =>
   api.send(method, url, form(fields), {
     "content-type": `multipart/form-data; boundary=${BOUNDARY}`,
+    // Who is known from the headers: their files are read while they arrive.
+    authorization: "Bearer phx_someone",
   });
 const RULE = {
   properties: {
@@ -112,8 +114,14 @@ describe("members from files", () => {
     expect(await uuidsOf(cohort.id)).toEqual([ann.uuid]);
   });
 
-  test("[CO-25] the text of a file may come in JSON", async () => {
+  test("[CO-25] the text of a file may come in JSON, and in a form whose sender is not known yet", async () => {
     await api.newPerson(projectId, ["ann"]);
+    const headers = { "content-type": `multipart/form-data; boundary=${BOUNDARY}` };
+    const sent = form({ name: "Chosen", is_static: "true", csv: "ann\nbob" });
+    expect((await api.send("POST", cohorts, sent, headers)).body).toMatchObject({
+      count: 1,
+      unknown_distinct_ids: ["bob"],
+    });
     const body = { name: "Chosen", is_static: true, csv: "ann\nbob" };
     expect((await api.send("POST", cohorts, body)).body).toMatchObject({
       count: 1,

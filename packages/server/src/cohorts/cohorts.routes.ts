@@ -6,7 +6,7 @@ import { itemActivityRoutes } from "../activity/activity.routes.ts";
 import type { ActivityLog } from "../activity/activity-log.ts";
 import type { App } from "../http/app.ts";
 import { Refusal } from "../http/errors.ts";
-import { access, callerOf, projectOf, takesForms } from "../http/management-api.ts";
+import { access, callerOf, projectOf, takesFile, takesForms } from "../http/management-api.ts";
 import {
   cursorListAnswer,
   cursorOf,
@@ -41,7 +41,12 @@ import {
   wireUnknownNames,
 } from "./cohorts.schemas.ts";
 import type { Cohorts, UpdateOptions } from "./cohorts.ts";
-import { readMemberFile } from "./upload-members.ts";
+import {
+  createMemberFileReader,
+  type MemberFile,
+  type MemberFileReader,
+  readMemberFile,
+} from "./upload-members.ts";
 
 const COHORTS = "/api/projects/:project_id/cohorts";
 const COHORT = `${COHORTS}/:id`;
@@ -68,6 +73,23 @@ export function cohortRoutes(
     scope: "Cohort",
     find: (projectId, id) => cohorts.cohort(projectId, id),
   });
+  // Files are read while they arrive: what came of them waits for the rest of their form.
+  const files = new WeakMap<FastifyRequest, MemberFileReader>();
+  const takesCsv = takesFile("csv", (request) => {
+    const reader = createMemberFileReader();
+    files.set(request, reader);
+    return reader.push;
+  });
+  const hasFile = (request: FastifyRequest, csv: string | undefined) =>
+    csv !== undefined || files.has(request);
+  const fileOf = async (
+    request: FastifyRequest,
+    csv: string | undefined,
+  ): Promise<MemberFile | undefined> => {
+    const streamed = files.get(request);
+    if (streamed) return await streamed.end();
+    return csv === undefined ? undefined : await readMemberFile(csv);
+  };
   const wire = async (cohort: CohortRecord) =>
     wireCohort(cohort, await usersById(accounts, [cohort.createdById]));
 
@@ -98,7 +120,7 @@ export function cohortRoutes(
   app.post(
     COHORTS,
     {
-      config: { ...access("cohort:write").config, ...takesForms(bodyOfCohortForm) },
+      config: { ...access("cohort:write").config, ...takesForms(bodyOfCohortForm), ...takesCsv },
       schema: {
         tags,
         summary: "Create a cohort: static with its members, or dynamic by filters",
@@ -113,12 +135,12 @@ export function cohortRoutes(
         { attr: "distinct_ids", sent: body.distinct_ids },
       );
       const projectId = projectOf(request).id;
-      if (body.csv !== undefined && body.is_static !== true) {
+      if (hasFile(request, body.csv) && body.is_static !== true) {
         throw new Refusal("invalid_input", "Only static cohorts have members of their own.", {
           attr: "is_static",
         });
       }
-      const file = body.csv === undefined ? undefined : await readMemberFile(body.csv);
+      const file = await fileOf(request, body.csv);
       const { cohort, unknown } = await cohorts.create(
         projectId,
         { ...cohortChangeOf(body), members },
@@ -165,7 +187,7 @@ export function cohortRoutes(
     app.route({
       method,
       url: COHORT,
-      config: { ...access("cohort:write").config, ...takesForms(bodyOfCohortForm) },
+      config: { ...access("cohort:write").config, ...takesForms(bodyOfCohortForm), ...takesCsv },
       schema: {
         tags,
         summary: "Change a cohort, delete or restore it by `deleted`, add members by `csv`",
@@ -174,7 +196,7 @@ export function cohortRoutes(
       },
       handler: async (request) => {
         const body = request.body as Static<typeof PatchCohortBody>;
-        const file = body.csv === undefined ? undefined : await readMemberFile(body.csv);
+        const file = await fileOf(request, body.csv);
         const changed = await update(request, body, { addsMembers: file !== undefined });
         if (file === undefined) return wire(changed);
         const upload = await cohorts.uploadMembers(changed.projectId, changed.id, file);

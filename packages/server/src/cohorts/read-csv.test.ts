@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { Slices } from "../platform/slices.ts";
-import { readCsv } from "./read-csv.ts";
+import { createCsvReader, readCsv } from "./read-csv.ts";
 
 async function rowsOf(text: string, slices?: Slices): Promise<(readonly string[])[]> {
   const rows: (readonly string[])[] = [];
@@ -75,6 +75,30 @@ test.each([
     attr: "csv",
     message: expect.stringContaining(detail),
   });
+});
+
+test("[CO-13] what comes in parts is read as a whole, wherever it is cut, mistakes too", async () => {
+  const unit = fc.constantFrom("a", "🦔", ",", '"', "\n", "\r", "\uFEFF", "b".repeat(600));
+  const parts = fc.array(fc.string({ unit, maxLength: 12 }), { maxLength: 8 });
+  const outcome = async (read: (row: (fields: readonly string[]) => void) => Promise<void>) => {
+    const rows: (readonly string[])[] = [];
+    const problem = await read((row) => rows.push(row)).then(
+      () => null,
+      (error: Error) => error.message,
+    );
+    return problem ?? rows;
+  };
+  await fc.assert(
+    fc.asyncProperty(parts, async (texts) => {
+      const whole = await outcome((take) => readCsv(texts.join(""), take));
+      const inParts = await outcome(async (take) => {
+        const reader = createCsvReader(take);
+        for (const text of texts) await reader.push(text);
+        await reader.end();
+      });
+      expect(inParts).toEqual(whole);
+    }),
+  );
 });
 
 test("[CO-13] the largest row and field are read", async () => {

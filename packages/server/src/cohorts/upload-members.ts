@@ -3,7 +3,7 @@ import { isUuid } from "../http/wire-uuid.ts";
 import type { Slices } from "../platform/slices.ts";
 import type { MembershipChange } from "./cohort-store.ts";
 import { type FillTools, fillCohort } from "./fill-cohort.ts";
-import { readCsv } from "./read-csv.ts";
+import { createCsvReader } from "./read-csv.ts";
 
 /** The names in a file of members, in order, repeated ones too. */
 export interface MemberFile {
@@ -56,13 +56,21 @@ export async function uploadMembers(
   return { rows: file.uuids.length + file.distinctIds.length, changed, unknown, unknownCount };
 }
 
+/** Reads a file of members as it comes; what is wrong with it is thrown at its end. */
+export interface MemberFileReader {
+  /** Takes the next bytes of the CSV text, which is UTF-8. */
+  push(bytes: Uint8Array): Promise<void>;
+  end(): Promise<MemberFile>;
+}
+
 /**
- * Reads the CSV text of a file of members, in slices that keep nobody waiting. The first line may
- * name the columns (`person_id`, `distinct_id`); a single column without that holds distinct ids.
- * Throws a {@link Refusal} for a text that {@link readCsv} refuses, for a file without any name, one
- * of too many names, and one of several columns of which none is known to hold names.
+ * Reads a file of members, of which it holds the names alone, in slices that keep nobody waiting. The
+ * first line may name the columns (`person_id`, `distinct_id`); a single column without that holds
+ * distinct ids. The end throws a {@link Refusal} for a text that {@link createCsvReader} refuses, for
+ * a file without any name, one of too many names, and one of several columns of which none is known
+ * to hold names.
  */
-export async function readMemberFile(csv: string, slices?: Slices): Promise<MemberFile> {
+export function createMemberFileReader(slices?: Slices): MemberFileReader {
   const names = { uuids: [] as string[], distinctIds: [] as string[] };
   let columns: readonly (readonly [number, keyof MemberFile])[] | undefined;
   const takeRow = (row: readonly string[]) => {
@@ -81,11 +89,39 @@ export async function readMemberFile(csv: string, slices?: Slices): Promise<Memb
       throw refusal(`The file holds more than ${MAX_NAMES} names. Send it in parts.`);
     }
   };
-  await readCsv(csv, takeRow, slices);
-  if (names.uuids.length + names.distinctIds.length === 0) {
-    throw refusal("The file names nobody.");
-  }
-  return names;
+  const reader = createCsvReader(takeRow, slices);
+  // The byte order mark is the reader's to skip.
+  const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+  let problem: unknown;
+  const attempt = async (read: () => Promise<void>) => {
+    if (problem !== undefined) return;
+    try {
+      await read();
+    } catch (error) {
+      problem = error instanceof TypeError ? refusal("The text is not valid UTF-8.") : error;
+    }
+  };
+  return {
+    push: (bytes) => attempt(() => reader.push(decoder.decode(bytes, { stream: true }))),
+    async end() {
+      await attempt(async () => {
+        await reader.push(decoder.decode());
+        await reader.end();
+        if (names.uuids.length + names.distinctIds.length === 0) {
+          throw refusal("The file names nobody.");
+        }
+      });
+      if (problem !== undefined) throw problem;
+      return names;
+    },
+  };
+}
+
+/** The same of a text. */
+export async function readMemberFile(csv: string): Promise<MemberFile> {
+  const reader = createMemberFileReader();
+  await reader.push(new TextEncoder().encode(csv));
+  return await reader.end();
 }
 
 /** The columns that a first row names. */

@@ -7,6 +7,7 @@ import { Refusal } from "./errors.ts";
 import { answerExactNumbers } from "./exact-answers.ts";
 import { parseStrictJson } from "./parse-json.ts";
 import { type FormFile, readForm, readFormFiles } from "./read-form.ts";
+import { type FileField, takeFormFile } from "./take-form-file.ts";
 
 /**
  * Who may call a management route; every route declares one (`...access("feature_flag:read")`), and
@@ -36,6 +37,14 @@ export function takesForms(
   ) => unknown,
 ) {
   return { bodyOfForm: toBody };
+}
+
+/**
+ * Route options of a route one of whose form's fields is a file that is read while it arrives, and
+ * never held: see {@link takeFormFile}.
+ */
+export function takesFile(field: string, begin: FileField["begin"]) {
+  return { fileField: { field, begin } satisfies FileField };
 }
 
 /** The authenticated caller of a management request. */
@@ -115,6 +124,10 @@ export function managementApi(
       // A body may carry the key, but only where the header does not.
       if (answersWrongMethod || (hasBody(request) && bearerOf(request) === undefined)) return;
       callers.set(request, await authenticate(request, accessOf(request)));
+    });
+    management.addHook("preParsing", async (request, _reply, payload) => {
+      const { fileField } = request.routeOptions.config as Partial<ReturnType<typeof takesFile>>;
+      return fileField ? await takeFormFile(fileField, request, payload) : payload;
     });
     management.addHook("preValidation", async (request) => {
       if (!callers.has(request)) {
