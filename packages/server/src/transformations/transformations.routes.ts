@@ -32,6 +32,7 @@ import {
   UpgradedPlugin,
   wireDifference,
   wireMissingSettings,
+  wireNewSettings,
   wirePlugin,
   wireRepositoryItem,
   wireVersion,
@@ -273,11 +274,15 @@ export function transformationRoutes(
       },
     },
     async (request) => {
-      const { missing, ...view } = await transformations.upgrade(
+      const { missing, newSettings, ...view } = await transformations.upgrade(
         askerOf(request),
         pathIdOf(request),
       );
-      return { ...wirePlugin(view), missing_settings: wireMissingSettings(missing) };
+      return {
+        ...wirePlugin(view),
+        missing_settings: wireMissingSettings(missing),
+        new_settings: wireNewSettings(newSettings),
+      };
     },
   );
 

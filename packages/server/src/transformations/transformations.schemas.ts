@@ -15,6 +15,7 @@ import type { CompiledVersion, VersionSummary } from "./transformation-store.ts"
 import type {
   FileDifference,
   MissingSettings,
+  NewSetting,
   SourcePatch,
   TransformationChange,
   TransformationRequest,
@@ -81,6 +82,10 @@ export const UpgradedPlugin = Type.Object(
         keys: Type.Array(Type.String()),
       }),
       { description: "Settings that the new version requires and a config does not have yet." },
+    ),
+    new_settings: Type.Array(
+      Type.Object({ key: Type.String(), name: Type.String(), required: Type.Boolean() }),
+      { description: "Settings that the version before did not have, or did not require." },
     ),
   },
   { title: "UpgradedPipelineTransformation" },
@@ -251,6 +256,10 @@ export function wireMissingSettings(missing: readonly MissingSettings[]) {
     team_id: projectId,
     keys: [...keys],
   }));
+}
+
+export function wireNewSettings(settings: readonly NewSetting[]) {
+  return settings.map(({ key, name, isRequired }) => ({ key, name, required: isRequired }));
 }
 
 export function wireRepositoryItem({

@@ -78,6 +78,13 @@ export interface MissingSettings {
   readonly keys: readonly string[];
 }
 
+/** A setting that a version has and the one before did not have, or did not require. */
+export interface NewSetting {
+  readonly key: string;
+  readonly name: string;
+  readonly isRequired: boolean;
+}
+
 /** How a file differs between two versions. */
 export interface FileDifference {
   readonly file: string;
@@ -123,7 +130,12 @@ export interface Transformations {
   upgrade(
     asker: Asker,
     id: number,
-  ): Promise<TransformationView & { readonly missing: readonly MissingSettings[] }>;
+  ): Promise<
+    TransformationView & {
+      readonly missing: readonly MissingSettings[];
+      readonly newSettings: readonly NewSetting[];
+    }
+  >;
   unused(asker: Asker): Promise<readonly TransformationView[]>;
   /** What comes with the service; `installed` where the organization has it already. */
   repository(asker: Asker): Promise<
@@ -455,7 +467,7 @@ export function createTransformations({
     async upgrade(asker, id) {
       const current = await owned(asker, id, "upgrading");
       const location = current.url === null ? undefined : readPluginLocation(current.url, hosts);
-      if (!location) return { ...(await viewOf(current)), missing: [] };
+      if (!location) return { ...(await viewOf(current)), missing: [], newSettings: [] };
       const plugin = await fetchPlugin.fetch(location);
       const { manifest } = await fetched(plugin);
       const { transformation } = await saveFiles(
@@ -475,11 +487,12 @@ export function createTransformations({
       );
       const projects = await accounts.projectsOf(asker.organizationId);
       const ownProjects = new Set(projects.map(({ id: projectId }) => projectId));
-      const missing = missingSettings(
-        configFieldsOf(transformation.configSchema),
-        await configs.configsOf(transformation.id),
-      ).filter(({ projectId }) => ownProjects.has(projectId));
-      return { ...(await viewOf(transformation)), missing };
+      const fields = configFieldsOf(transformation.configSchema);
+      const newSettings = settingsBeyond(configFieldsOf(current.configSchema), fields);
+      const missing = missingSettings(fields, await configs.configsOf(transformation.id)).filter(
+        ({ projectId }) => ownProjects.has(projectId),
+      );
+      return { ...(await viewOf(transformation)), missing, newSettings };
     },
 
     async unused() {
@@ -669,6 +682,16 @@ function differences(
     const status = from === undefined ? "added" : to === undefined ? "removed" : "changed";
     return [{ file, status, patch: patch ?? null }];
   });
+}
+
+function settingsBeyond(
+  before: readonly ConfigField[],
+  after: readonly ConfigField[],
+): readonly NewSetting[] {
+  const known = new Map(before.map((field) => [field.key, field]));
+  return after
+    .filter(({ key, required }) => !known.has(key) || (required && !known.get(key)?.required))
+    .map(({ key, name, required }) => ({ key, name, isRequired: required }));
 }
 
 function missingSettings(
