@@ -225,7 +225,7 @@ describe("archives and folders", () => {
     const some = (count: number) =>
       Array.from({ length: count }, (_, index) => ({ path: `wrap/${index}.js`, contents: "1" }));
     mirror.answers.set("/p.tgz", makeTgz([...FILES, ...some(MAX_SOURCE_FILES)]));
-    expect(await refusal(fetchFrom(url))).toMatch(/more than 1000 files/);
+    expect(await refusal(fetchFrom(url))).toMatch(/more than 2000 files/);
     mirror.answers.set("/p.tgz", makeTgz([...FILES, ...some(10_000)]));
     expect(await refusal(fetchFrom(url))).toBe("The archive holds more than 5000 files.");
     const large = { path: "wrap/large.js", contents: "x".repeat(9_000_000) };

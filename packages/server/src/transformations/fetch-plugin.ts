@@ -109,7 +109,7 @@ const FETCH_WITHIN_MS = 30_000;
 const MAX_REDIRECTS = 5;
 
 /** Bounds of what is kept of a source, here and for what is written here. */
-export const MAX_SOURCE_FILES = 1_000;
+export const MAX_SOURCE_FILES = 2_000;
 export const MAX_SOURCE_CHARS = 8_000_000;
 
 const KEPT = /\.(?:[cm]?[jt]sx?|json|md|txt|ya?ml|csv|graphql|html|css)$|(?:^|\/)license$/i;
