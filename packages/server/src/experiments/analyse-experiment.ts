@@ -40,8 +40,16 @@ export interface AnalysisRequest {
   readonly refresh?: boolean;
 }
 
-/** What is wanted of metrics beside their comparison; none of it unless it is given. */
-export type AnalysisOptions = Partial<Omit<MeasureOptions, "level">>;
+/** What is wanted of all metrics beside their comparison; none of it unless it is given. */
+export type AnalysisOptions = Partial<Pick<MeasureOptions, "lookbackMs" | "byDay">>;
+
+/** A metric, and how it is to be told. */
+export interface AskedMetric {
+  readonly metric: Metric;
+  readonly belief?: Belief;
+  /** A property of exposures; `null` or absent for none. */
+  readonly breakdown?: string | null;
+}
 
 /** Units exposed so far, day by day. */
 export interface ExposureSeries {
@@ -84,18 +92,14 @@ export interface AnalyseExperiment {
   /** Analyses metrics together: exposures are found once, and events gone through once or twice. */
   analyseAll(
     request: AnalysisRequest & {
-      readonly metrics: readonly { readonly metric: Metric; readonly belief?: Belief }[];
+      readonly metrics: readonly AskedMetric[];
       readonly method: PosthogMethod;
       readonly options?: AnalysisOptions;
     },
   ): Promise<readonly Analysis[]>;
   analyse(
-    request: AnalysisRequest & {
-      readonly metric: Metric;
-      readonly method: PosthogMethod;
-      readonly belief?: Belief;
-      readonly options?: AnalysisOptions;
-    },
+    request: AnalysisRequest &
+      AskedMetric & { readonly method: PosthogMethod; readonly options?: AnalysisOptions },
   ): Promise<Analysis>;
 }
 
@@ -170,35 +174,47 @@ export function createAnalyseExperiment({
   /** What metrics measured, those of which nothing is kept together. */
   const measuredOf = (
     { query, asked, exposure }: Circumstances,
-    metrics: readonly Metric[],
-    options: MeasureOptions,
+    metrics: readonly { readonly metric: Metric; readonly options: MeasureOptions }[],
   ) =>
     keepAnswers<Measured>(
       asked,
-      metrics.map((metric) => ["measured", exposure, metric, options]),
-      (places) => {
+      metrics.map(({ metric, options }) => ["measured", exposure, metric, options]),
+      async (places) => {
         if (!query.variants.includes(CONTROL))
           throw refuse("The flag of the experiment has no control variant.");
         const missing = places.flatMap((place) => metrics[place] ?? []);
-        return ask(() => measures.measure(query, missing, options));
+        const found = new Map<object, Measured>();
+        // Units are put into the cells of one breakdown at a time.
+        for (const breakdown of new Set(missing.map(({ options }) => options.breakdown))) {
+          const alike = missing.filter(({ options }) => options.breakdown === breakdown);
+          const [first] = alike;
+          if (!first) continue;
+          const own = alike.map(({ metric }) => metric);
+          const measured = await ask(() => measures.measure(query, own, first.options));
+          for (const [index, one] of alike.entries()) {
+            const value = measured[index];
+            if (value) found.set(one, value);
+          }
+        }
+        return missing.flatMap((one) => found.get(one) ?? []);
       },
     );
 
   const analyseAll: AnalyseExperiment["analyseAll"] = async ({
     metrics: sent,
     method,
-    options: { lookbackMs = null, breakdown = null, byDay = false } = {},
+    options: { lookbackMs = null, byDay = false } = {},
     ...request
   }) => {
-    const metrics = sent.map(({ metric, belief }) => ({
+    const metrics = sent.map(({ metric, belief, breakdown = null }) => ({
       metric,
+      options: { lookbackMs, breakdown, byDay, level: method.level },
       belief: { prior: belief?.prior ?? null, margin: belief?.margin ?? null },
     }));
     const circumstances = circumstancesOf(request);
-    const options = { lookbackMs, breakdown, byDay, level: method.level };
     const kept = await keepAnswers<AnalysedMetric>(
       circumstances.asked,
-      metrics.map(({ metric, belief }) => [
+      metrics.map(({ metric, belief, options }) => [
         "analysed",
         circumstances.exposure,
         metric,
@@ -208,11 +224,7 @@ export function createAnalyseExperiment({
       ]),
       async (places) => {
         const missing = places.flatMap((place) => metrics[place] ?? []);
-        const measured = await measuredOf(
-          circumstances,
-          missing.map(({ metric }) => metric),
-          options,
-        );
+        const measured = await measuredOf(circumstances, missing);
         return missing.map(({ metric, belief }, index): AnalysedMetric => {
           const found = measured[index];
           if (!found) throw new Error("a metric was not measured");
@@ -242,10 +254,10 @@ export function createAnalyseExperiment({
 
     analyseAll,
 
-    async analyse({ metric, belief, ...request }) {
+    async analyse({ metric, belief, breakdown = null, ...request }) {
       const [analysis] = await analyseAll({
         ...request,
-        metrics: [{ metric, ...(belief && { belief }) }],
+        metrics: [{ metric, breakdown, ...(belief && { belief }) }],
       });
       if (!analysis) throw new Error("a metric was not analysed");
       return analysis;

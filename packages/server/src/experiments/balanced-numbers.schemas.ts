@@ -104,7 +104,12 @@ export function wireSums({ n, sum, sumSquares, denominator, covariates }: ArmSum
       denominator_sum_squares: denominator.sumSquares,
       numerator_denominator_sum_product: denominator.withMain,
     }),
-    ...(covariates && { covariates: wireNames(covariates) }),
+    ...(covariates && {
+      covariate_sum: covariates.sums[0] ?? 0,
+      covariate_sum_squares: covariates.products[0]?.[0] ?? 0,
+      main_covariate_sum_product: covariates.withMain[0] ?? 0,
+      covariates: wireNames(covariates),
+    }),
   };
 }
 

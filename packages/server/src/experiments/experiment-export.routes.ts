@@ -20,6 +20,7 @@ import {
   balancedSettingsOf,
   exposureCriteriaOf,
   insightMetricOf,
+  lookbackOf,
   methodOf,
 } from "./metric.schemas.ts";
 
@@ -68,6 +69,7 @@ export function experimentExportRoutes(
         ...asked,
         method,
         metrics: metrics.map(({ judged: { metric, balanced } }) => ({ metric, belief: balanced })),
+        options: { lookbackMs: lookbackOf(statsConfig) },
       });
       const analysed = metrics.flatMap((metric, index) => {
         const analysis = analyses[index];

@@ -21,8 +21,10 @@ import type { Experiments } from "./experiments.ts";
 import type { Freshness } from "./keep-answers.ts";
 import {
   balancedSettingsOf,
+  breakdownOf,
   exposureCriteriaOf,
   exposureOfQuery,
+  lookbackOf,
   methodOf,
   metricOf,
   queryMetricOf,
@@ -80,6 +82,8 @@ export function experimentQueryRoutes(
         metric,
         method,
         belief: balanced,
+        breakdown: breakdownOf(sent, "query__metric"),
+        options: { lookbackMs: lookbackOf(statsConfig) },
       });
       return { ...wireAnalysis(analysis, { sent, metric, method, balanced }), ...told(analysis) };
     },

@@ -8,7 +8,7 @@ import { wireNames } from "../http/wire-field-name.ts";
 import { wireInstant } from "../http/wire-instant.ts";
 import { AnyObject } from "../http/wire-schemas.ts";
 import type { Analysis, ExposureSeries, Exposures } from "./analyse-experiment.ts";
-import { DEFAULT_TUNING, type VariantResult } from "./analyse-measured.ts";
+import { type CellResult, DEFAULT_TUNING, type VariantResult } from "./analyse-measured.ts";
 import { wireBalanced, wireEffect, wireSums } from "./balanced-numbers.schemas.ts";
 import {
   type BalancedSettings,
@@ -213,6 +213,8 @@ export interface JudgedMetric {
   readonly metric: Metric;
   readonly method: PosthogMethod;
   readonly balanced: BalancedSettings;
+  /** A property of exposures; absent or `null` for none. */
+  readonly breakdown?: string | null;
 }
 
 /** A metric's analysis in PostHog's shape, with our own numbers under `extended` (statistics 1.8, 4.4). */
@@ -235,7 +237,15 @@ export function wireAnalysis(analysis: Analysis, { sent, metric, method, balance
       ...wireNumbers(effect.result, method.method),
       extended: wireEffect(effect, analysis.baseline.arm, asked, numbers.tests),
     })),
-    extended: wireBalanced(numbers, asked),
+    ...(analysis.cells.length > 0 && {
+      breakdown_results: analysis.cells.map((cell) => wireCell(cell, method.method)),
+    }),
+    extended: {
+      ...wireBalanced(numbers, asked),
+      winsorization: analysis.bounds,
+      interactions: wireNames(analysis.interactions),
+      warnings: analysis.warnings,
+    },
     insight: null,
     variants: null,
     probability: null,
@@ -244,6 +254,27 @@ export function wireAnalysis(analysis: Analysis, { sent, metric, method, balance
     stats_version: null,
     p_value: null,
     credible_intervals: null,
+  };
+}
+
+/** PostHog's labels of values that are absent, and of all that are not told one by one. */
+const NULL_LABEL = "$$_posthog_breakdown_null_$$";
+const OTHER_LABEL = "$$_posthog_breakdown_other_$$";
+
+/** The units with one value of the breakdown (statistics 1.8). */
+function wireCell(
+  { value, isRest, baseline, variants }: CellResult,
+  method: PosthogMethod["method"],
+) {
+  return {
+    breakdown_value: [isRest ? OTHER_LABEL : (value ?? NULL_LABEL)],
+    baseline: wireArm(baseline),
+    variants: variants.map((result) => ({
+      ...wireArm(result),
+      method,
+      ...wireNumbers(result, method),
+      extended: wireNames(result.comparison),
+    })),
   };
 }
 

@@ -26,8 +26,10 @@ import type { Freshness } from "./keep-answers.ts";
 import {
   anyMetricOf,
   balancedSettingsOf,
+  breakdownOf,
   exposureCriteriaOf,
   insightMetricOf,
+  lookbackOf,
   methodOf,
 } from "./metric.schemas.ts";
 
@@ -66,6 +68,7 @@ export function experimentResultsRoutes(
       metric,
       method,
       balanced: balancedSettingsOf(statsConfig, parameters, { sent, attr }),
+      breakdown: breakdownOf(sent, attr),
     });
     const refresh = queryText(request.query, "refresh") === "true";
     const analyse = async (metrics: readonly JudgedMetric[]) => {
@@ -75,7 +78,12 @@ export function experimentResultsRoutes(
         criteria,
         method,
         refresh,
-        metrics: metrics.map(({ metric, balanced }) => ({ metric, belief: balanced })),
+        metrics: metrics.map(({ metric, balanced, breakdown = null }) => ({
+          metric,
+          belief: balanced,
+          breakdown,
+        })),
+        options: { lookbackMs: lookbackOf(statsConfig) },
       });
       return metrics.flatMap((judged, index) => {
         const analysis = analyses[index];

@@ -54,7 +54,7 @@ describe("reading metrics", () => {
     for (const [fields, attr] of [
       [{ kind: "ExperimentTrendsQuery" }, "m__kind"],
       [{ kind: null }, "m__kind"],
-      [{ metric_type: "quantile" }, "m__metric_type"],
+      [{ metric_type: "mode" }, "m__metric_type"],
       [{ metric_type: null }, "m__metric_type"],
       [{ source: null }, "m__source"],
       [{ source: "bought" }, "m__source"],

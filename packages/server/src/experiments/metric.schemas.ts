@@ -1,4 +1,5 @@
 import {
+  type FunnelExclusion,
   type Measure,
   type MeasuredEvent,
   type MeasuredProperty,
@@ -12,6 +13,7 @@ import { validateComparison } from "@hedgerow/core/flags/validate-comparison";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
 import type { PosthogMethod } from "@hedgerow/core/statistics/posthog-analysis";
 import { Refusal } from "../http/errors.ts";
+import { notAnInstant, readInstant } from "../http/wire-instant.ts";
 import { type ExposureCriteria, USUAL_CRITERIA } from "./analyse-experiment.ts";
 import { DEFAULT_TUNING } from "./analyse-measured.ts";
 import type { BalancedSettings } from "./balanced-numbers.ts";
@@ -44,6 +46,7 @@ export function anyMetricOf(sent: JsonObject, attr: string, timeZone: string): M
 /** Throws a {@link Refusal} naming the field that keeps a metric from being measured. */
 export function checkMetric(sent: JsonObject, attr: string, timeZone: string): void {
   anyMetricOf(sent, attr, timeZone);
+  breakdownOf(sent, attr);
 }
 
 /**
@@ -113,7 +116,7 @@ export function metricOf(sent: JsonObject, attr: string, timeZone: string): Metr
   const place = { object: sent, attr, timeZone };
   const kind = choiceOf(place, "kind", ["ExperimentMetric"]);
   if (kind === undefined) throw missing(place, "kind");
-  const type = choiceOf(place, "metric_type", ["mean", "funnel", "ratio", "retention"]);
+  const type = choiceOf(place, "metric_type", ["mean", "funnel", "ratio", "retention", "quantile"]);
   const common = {
     goal: choiceOf(place, "goal", ["increase", "decrease"]) ?? "increase",
     conversionWindowMs: windowOf(place),
@@ -126,6 +129,17 @@ export function metricOf(sent: JsonObject, attr: string, timeZone: string): Metr
         source: sourceOf(inside(place, "source")),
         winsorization: winsorizationOf(place),
       };
+    case "quantile": {
+      const quantile = numberOf(place, "quantile", { least: 0, most: 1, isOpen: true });
+      if (quantile === undefined) throw missing(place, "quantile");
+      return {
+        ...common,
+        kind: type,
+        source: sourceOf(inside(place, "source")),
+        quantile,
+        ignoresZeros: ownValue(sent, "ignore_zeros") === true,
+      };
+    }
     case "ratio":
       return {
         ...common,
@@ -133,13 +147,11 @@ export function metricOf(sent: JsonObject, attr: string, timeZone: string): Metr
         numerator: sourceOf(inside(place, "numerator")),
         denominator: sourceOf(inside(place, "denominator")),
       };
-    case "funnel":
-      return {
-        ...common,
-        kind: type,
-        steps: stepsOf(place),
-        order: choiceOf(place, "funnel_order_type", ["ordered", "unordered"]) ?? "ordered",
-      };
+    case "funnel": {
+      const steps = stepsOf(place);
+      const order = choiceOf(place, "funnel_order_type", ["ordered", "unordered"]) ?? "ordered";
+      return { ...common, kind: type, steps, order, ...exclusionsOf(place, { steps, order }) };
+    }
     case "retention": {
       const windowStart = numberOf(place, "retention_window_start", { least: 0 });
       const windowEnd = numberOf(place, "retention_window_end", { least: 0 });
@@ -209,13 +221,104 @@ export function insightMetricOf(
     "funnel_window_interval_unit",
     Object.keys(TIME_UNIT_MS) as TimeUnit[],
   );
+  const steps = nodes.map((node) => eventOf(node));
+  const order = choiceOf(place, "funnel_order_type", ["ordered", "unordered"]) ?? "ordered";
   return {
     ...common,
     kind: "funnel",
     conversionWindowMs: Math.round((window ?? DEFAULT_WINDOW) * TIME_UNIT_MS[unit ?? "day"]),
-    steps: nodes.map((node) => eventOf(node)),
-    order: choiceOf(place, "funnel_order_type", ["ordered", "unordered"]) ?? "ordered",
+    steps,
+    order,
+    ...exclusionsOf(place, { steps, order }),
   };
+}
+
+const MAX_EXCLUSIONS = 10;
+
+/**
+ * The `exclusions` of a funnel: events that end a way through it between two of its steps, which
+ * `funnelFromStep` and `funnelToStep` (`funnel_from_step`, `funnel_to_step` in insights) tell by their
+ * place in the series; -1 is the exposure.
+ */
+function exclusionsOf(
+  place: Place,
+  { steps, order }: { readonly steps: readonly MeasuredEvent[]; readonly order: string },
+): { readonly exclusions?: readonly FunnelExclusion[] } {
+  const sent = ownValue(place.object, "exclusions") ?? [];
+  if (!Array.isArray(sent)) throw refuse(place, "exclusions", "Expected a list of items.");
+  if (sent.length === 0) return {};
+  if (order !== "ordered")
+    throw refuse(place, "exclusions", "Only steps in order have exclusions between them.");
+  if (sent.length > MAX_EXCLUSIONS)
+    throw refuse(place, "exclusions", `A funnel has at most ${MAX_EXCLUSIONS} exclusions.`);
+  const exclusions = (sent as readonly Json[]).map((one, index): FunnelExclusion => {
+    const at = `exclusions__${index}`;
+    if (!isJsonObject(one)) throw refuse(place, at, "Expected an object.");
+    const { id = null } = one;
+    const isNode = ownValue(one, "kind") !== undefined;
+    const object: JsonObject = isNode ? one : { ...one, kind: "EventsNode", event: id };
+    const node = { ...place, object, attr: `${place.attr}__${at}` };
+    const from = stepNumberOf(node, ["funnelFromStep", "funnel_from_step"], steps.length);
+    const to = stepNumberOf(node, ["funnelToStep", "funnel_to_step"], steps.length);
+    if (to <= from) throw refuse(node, "funnelToStep", "The last step is not after the first one.");
+    return { events: eventOf(node), from, to };
+  });
+  return { exclusions };
+}
+
+/** A step by its place in the series, 1 being the first one. */
+function stepNumberOf(place: Place, fields: readonly [string, string], stepCount: number): number {
+  const field = fields.find((one) => (ownValue(place.object, one) ?? null) !== null);
+  if (field === undefined) throw missing(place, fields[0]);
+  const step = numberOf(place, field, { least: -1, most: stepCount - 1 });
+  if (step === undefined || !Number.isInteger(step))
+    throw refuse(place, field, "A valid integer is required.");
+  return step + 1;
+}
+
+/** How long before its exposure a unit is looked at unless `cuped` says; PostHog's default and bounds. */
+const LOOKBACK_DAYS = { usual: 14, least: 1, most: 30 };
+
+/** The look-back of `cuped` in an experiment's `stats_config` (statistics 1.6); `null` where it is off. */
+export function lookbackOf(statsConfig: JsonObject | null): number | null {
+  const config = { object: statsConfig ?? {}, attr: "stats_config", timeZone: "UTC" };
+  if ((ownValue(config.object, "cuped") ?? null) === null) return null;
+  const place = inside(config, "cuped");
+  const { usual, least, most } = LOOKBACK_DAYS;
+  const days = numberOf(place, "lookback_days", { least: 0 }) ?? usual;
+  if (ownValue(place.object, "enabled") !== true) return null;
+  return Math.round(Math.min(most, Math.max(least, days)) * TIME_UNIT_MS.day);
+}
+
+/**
+ * The property that a metric is broken down by: the one of `breakdownFilter`, in the form of `breakdowns`
+ * or of `breakdown`; `null` for none.
+ */
+export function breakdownOf(sent: JsonObject, attr: string): string | null {
+  if ((ownValue(sent, "breakdownFilter") ?? null) === null) return null;
+  const place = inside({ object: sent, attr, timeZone: "UTC" }, "breakdownFilter");
+  const several = ownValue(place.object, "breakdowns") ?? null;
+  if (several !== null && !Array.isArray(several))
+    throw refuse(place, "breakdowns", "Expected a list of items.");
+  if (Array.isArray(several) && several.length > 1)
+    throw refuse(place, "breakdowns", "Metrics are broken down by one property.");
+  const [first] = (several ?? []) as readonly Json[];
+  if (first === undefined) {
+    choiceOf(place, "breakdown_type", ["event"]);
+    return propertyNameOf(place, "breakdown");
+  }
+  if (!isJsonObject(first)) throw refuse(place, "breakdowns__0", "Expected an object.");
+  const one = { ...place, object: first, attr: `${place.attr}__breakdowns__0` };
+  choiceOf(one, "type", ["event"]);
+  const property = propertyNameOf(one, "property");
+  if (property === null) throw missing(one, "property");
+  return property;
+}
+
+function propertyNameOf(place: Place, field: string): string | null {
+  const property = ownValue(place.object, field) ?? null;
+  if (property === null || (typeof property === "string" && property !== "")) return property;
+  throw refuse(place, field, "Not a valid string.");
 }
 
 /** An experiment's `exposure_criteria` (posthog-api 5.14). */
@@ -226,11 +329,21 @@ export function exposureCriteriaOf(sent: JsonObject | null, timeZone: string): E
   const config = ownValue(sent, "exposure_config") ?? null;
   return {
     severalVariants: handling === "first_seen" ? "first-seen" : "exclude",
+    ...epochOf(sent),
     marker:
       config === null
         ? null
         : eventOf(inside(place, "exposure_config"), ["ExperimentEventExposureConfig"]),
   };
+}
+
+/** Since when exposures count, where counting began anew: `exposure_epoch` of the criteria. */
+function epochOf(sent: JsonObject): Pick<ExposureCriteria, "epoch"> {
+  const epoch = ownValue(sent, "exposure_epoch") ?? null;
+  if (epoch === null) return {};
+  const attr = "exposure_criteria__exposure_epoch";
+  if (typeof epoch !== "string") throw notAnInstant(attr);
+  return { epoch: readInstant(epoch, attr) };
 }
 
 /** An experiment's `stats_config`, with what PostHog takes for what it does not say (statistics 1.8). */
@@ -343,7 +456,16 @@ function fractionsOf(plan: Place): readonly number[] {
   return fractions as readonly number[];
 }
 
-const MEASURES = ["total", "sum", "avg", "min", "max", "unique_session", "dau"] as const;
+const MEASURES = [
+  "total",
+  "sum",
+  "avg",
+  "min",
+  "max",
+  "unique_session",
+  "unique_values",
+  "dau",
+] as const;
 
 function sourceOf(place: Place): MeasureSource {
   return { events: eventOf(place), measure: measureOf(place) };
@@ -361,12 +483,13 @@ function measureOf(place: Place): Measure {
     case "sum":
     case "avg":
     case "min":
-    case "max": {
+    case "max":
+    case "unique_values": {
       const property = ownValue(place.object, "math_property");
       if (property === undefined || property === null || property === "")
         throw missing(place, "math_property");
       if (typeof property !== "string") throw refuse(place, "math_property", "Not a valid string.");
-      return { kind: math, property };
+      return { kind: math === "unique_values" ? "unique-values" : math, property };
     }
   }
 }

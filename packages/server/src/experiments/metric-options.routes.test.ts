@@ -1,0 +1,249 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { pino } from "pino";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { composeService, type Service } from "../compose.ts";
+import { readConfig } from "../config.ts";
+
+const KEY = "phx_metric_options_test";
+const TOKEN = "phc_metric_options_test";
+const HOUR = 3_600_000;
+const DAY = 24 * HOUR;
+const start = Date.now() - 6 * DAY;
+const USERS = 400;
+const users = Array.from({ length: USERS }, (_, user) => user);
+const variantOf = (user: number) => (user % 2 === 0 ? "control" : "test");
+/** What a user spent before and after the exposure, the latter twice the former and something. */
+const before = (user: number) => (user >> 1) % 7;
+const spent = (user: number) =>
+  2 * before(user) + ((user * 13) % 5) / 10 + (user % 2 === 1 ? 0.5 : 0);
+const planOf = (user: number) => (user % 5 === 0 ? null : user % 5 < 3 ? "free" : "paid");
+const MEAN = {
+  kind: "ExperimentMetric",
+  metric_type: "mean",
+  source: { kind: "EventsNode", event: "spent", math: "sum", math_property: "amount" },
+};
+
+describe("what else can be asked of metrics", () => {
+  const data = mkdtempSync(join(tmpdir(), "hedgerow-metric-options-"));
+  let service: Service;
+  let id: number;
+  const ask = async (method: "GET" | "POST" | "PATCH" | "DELETE", path: string, body?: object) => {
+    const response = await service.app.inject({
+      method,
+      url: `/api/projects/1/${path}`,
+      headers: { authorization: `Bearer ${KEY}` },
+      ...(body && { payload: body }),
+    });
+    return {
+      status: response.statusCode,
+      body: response.body === "" ? null : response.json(),
+    };
+  };
+  const done = async (method: "GET" | "POST" | "PATCH" | "DELETE", path: string, body?: object) => {
+    const { status, body: answer } = await ask(method, path, body);
+    expect(status, JSON.stringify(answer)).toBeLessThan(300);
+    return answer;
+  };
+  const query = (asked: object) => ask("POST", "query", { query: { experiment_id: id, ...asked } });
+  const analyse = async (metric: object) => {
+    const { status, body } = await query({ kind: "ExperimentQuery", metric });
+    expect(status, JSON.stringify(body)).toBe(200);
+    return body;
+  };
+  const change = (body: object) => done("PATCH", `experiments/${id}`, body);
+  const happen = (
+    event: string,
+    user: number | string,
+    hours: number,
+    properties: object = {},
+  ) => ({
+    event,
+    distinct_id: `u${user}`,
+    timestamp: new Date(start + hours * HOUR).toISOString(),
+    properties,
+  });
+  const capture = async (batch: readonly object[]) => {
+    const payload = { api_key: TOKEN, batch };
+    const response = await service.app.inject({ method: "POST", url: "/batch", payload });
+    expect(response.statusCode).toBe(200);
+  };
+
+  beforeAll(async () => {
+    service = await composeService(
+      readConfig(["--data", data], { HEDGEROW_PERSONAL_KEY: KEY, HEDGEROW_PROJECT_KEY: TOKEN }),
+      pino({ level: "silent" }),
+    );
+    const created = await done("POST", "experiments", {
+      name: "Button",
+      feature_flag_key: "button",
+      start_date: new Date(start).toISOString(),
+      metrics: [MEAN],
+    });
+    id = created.id;
+    await capture(
+      users.flatMap((user) => [
+        happen("spent", user, -30, { amount: before(user) }),
+        happen("$feature_flag_called", user, user < USERS / 2 ? 1 : 30, {
+          $feature_flag: "button",
+          $feature_flag_response: variantOf(user),
+          plan: planOf(user),
+        }),
+        happen("spent", user, 40 + 24 * (user % 3), { amount: spent(user) }),
+      ]),
+    );
+  });
+  afterAll(async () => {
+    await service.close();
+    rmSync(data, { recursive: true, force: true });
+  });
+  const sumOf = (of: (user: number) => number, variant: string) =>
+    users.filter((user) => variantOf(user) === variant).reduce((sum, user) => sum + of(user), 0);
+
+  it("[XM-9] corrects means by what they were before exposure where `cuped` is on", async () => {
+    const plain = await analyse(MEAN);
+    await change({ stats_config: { method: "bayesian", cuped: { enabled: true } } });
+    const corrected = await analyse(MEAN);
+    expect(corrected.baseline.sum).toBeCloseTo(sumOf(spent, "control"), 6);
+    expect(corrected.baseline).toMatchObject({
+      covariate_sum: sumOf(before, "control"),
+      covariate_sum_squares: sumOf((user) => before(user) ** 2, "control"),
+    });
+    expect(corrected.baseline.main_covariate_sum_product).toBeCloseTo(
+      sumOf((user) => before(user) * spent(user), "control"),
+      6,
+    );
+    const width = ({ variant_results: [one] }: typeof plain) =>
+      one.credible_interval[1] - one.credible_interval[0];
+    expect(width(corrected)).toBeLessThan(width(plain) / 5);
+    const [{ extended }] = corrected.variant_results;
+    expect(extended.treatment.variance_reduction).toBeGreaterThan(0.99);
+    expect(extended.absolute.estimate).toBeCloseTo(0.5, 1);
+    const results = await done("GET", `experiments/${id}/results`);
+    expect(results.metrics[0].baseline.covariate_sum).toBe(corrected.baseline.covariate_sum);
+    await change({ stats_config: { cuped: { enabled: true, lookback_days: 1 } } });
+    // What was spent before lies more than a day before every exposure.
+    expect((await analyse(MEAN)).baseline.covariate_sum).toBe(0);
+    await change({ stats_config: { cuped: { enabled: true, lookback_days: "x" } } });
+    const refused = await query({ kind: "ExperimentQuery", metric: MEAN });
+    expect([refused.status, refused.body.attr]).toEqual([
+      400,
+      "stats_config__cuped__lookback_days",
+    ]);
+    await change({ stats_config: null });
+  });
+
+  it("[XM-9] breaks metrics down by a property of exposures", async () => {
+    const metric = {
+      ...MEAN,
+      breakdownFilter: { breakdowns: [{ property: "plan", type: "event" }] },
+    };
+    const { breakdown_results: cells, baseline, extended } = await analyse(metric);
+    expect(cells.map((cell: { breakdown_value: string[] }) => cell.breakdown_value)).toEqual([
+      ["free"],
+      ["paid"],
+      ["$$_posthog_breakdown_null_$$"],
+    ]);
+    const free = users.filter((user) => variantOf(user) === "test" && planOf(user) === "free");
+    expect(cells[0].variants[0]).toMatchObject({
+      key: "test",
+      number_of_samples: free.length,
+      chance_to_win: expect.any(Number),
+      extended: { status: "ok" },
+    });
+    const total = cells.reduce(
+      (sum: number, cell: { baseline: { number_of_samples: number } }) =>
+        sum + cell.baseline.number_of_samples,
+      0,
+    );
+    expect(total).toBe(baseline.number_of_samples);
+    expect(extended.interactions).toEqual([
+      { variant: "test", statistic: expect.any(Number), degrees: 1, p_value: expect.any(Number) },
+    ]);
+    const older = { ...MEAN, breakdownFilter: { breakdown: "plan", breakdown_type: "event" } };
+    expect((await analyse(older)).breakdown_results).toEqual(cells);
+    const refused = async (breakdownFilter: unknown) =>
+      (await query({ kind: "ExperimentQuery", metric: { ...MEAN, breakdownFilter } })).body.attr;
+    const at = "query__metric__breakdownFilter";
+    expect(await refused({ breakdowns: [{ property: "a" }, { property: "b" }] })).toBe(
+      `${at}__breakdowns`,
+    );
+    expect(await refused({ breakdowns: [{ property: 5 }] })).toBe(`${at}__breakdowns__0__property`);
+    expect(await refused({ breakdown: "a", breakdown_type: "person" })).toBe(
+      `${at}__breakdown_type`,
+    );
+    expect(await refused("plan")).toBe(at);
+  });
+
+  it("[XM-9] measures quantiles, unique values and exclusions, and warns of odd values", async () => {
+    const quantile = { ...MEAN, metric_type: "quantile", quantile: 0.5 };
+    const median = await analyse(quantile);
+    const sorted = users
+      .filter((user) => variantOf(user) === "control")
+      .map(spent)
+      .sort((left, right) => left - right);
+    expect(median.variant_results[0].extended.control.mean).toBeCloseTo(
+      sorted[USERS / 4 - 1] ?? 0,
+      9,
+    );
+    const refused = await query({
+      kind: "ExperimentQuery",
+      metric: { ...quantile, quantile: 1 },
+    });
+    expect(refused.body.attr).toBe("query__metric__quantile");
+    const unique = { ...MEAN, source: { ...MEAN.source, math: "unique_values" } };
+    expect((await analyse(unique)).baseline.sum).toBe(USERS / 2);
+    const node = (event: string, more: object = {}) => ({ kind: "EventsNode", event, ...more });
+    const funnel = {
+      kind: "ExperimentMetric",
+      metric_type: "funnel",
+      series: [node("opened"), node("bought")],
+      exclusions: [node("refunded", { funnelFromStep: 0, funnelToStep: 1 })],
+    };
+    await capture([
+      happen("opened", 0, 50),
+      happen("bought", 0, 52),
+      happen("opened", 2, 50),
+      happen("refunded", 2, 51),
+      happen("bought", 2, 52),
+      happen("spent", 4, 60, { amount: "much" }),
+      happen("spent", 4, 60, { amount: "0" }),
+    ]);
+    expect((await analyse(funnel)).baseline.step_counts).toEqual([2, 1]);
+    const bad = async (exclusion: object, more: object = {}) => {
+      const metric = { ...funnel, ...more, exclusions: [node("x", exclusion)] };
+      return (await query({ kind: "ExperimentQuery", metric })).body.attr;
+    };
+    const at = "query__metric__exclusions";
+    expect(await bad({ funnelFromStep: 1, funnelToStep: 1 })).toBe(`${at}__0__funnelToStep`);
+    expect(await bad({ funnelFromStep: 0, funnelToStep: 2 })).toBe(`${at}__0__funnelToStep`);
+    expect(await bad({ funnelToStep: 1 })).toBe(`${at}__0__funnelFromStep`);
+    expect(await bad({}, { funnel_order_type: "unordered" })).toBe(at);
+    const { extended } = await analyse(MEAN);
+    expect(extended.warnings.map(({ code }: { code: string }) => code)).toEqual([
+      "values-not-numbers",
+      "texts-as-numbers",
+    ]);
+    const cut = await analyse({ ...MEAN, upper_bound_percentile: 0.9 });
+    expect(cut.extended.winsorization).toEqual({ lower: null, upper: expect.any(Number) });
+  });
+
+  it("[XM-10] counts exposures anew from the exposure epoch on, which can be taken back", async () => {
+    const exposed = async () => {
+      const { body } = await query({ kind: "ExperimentExposureQuery" });
+      return body.total_exposures;
+    };
+    expect(await exposed()).toEqual({ control: USERS / 2, test: USERS / 2 });
+    const epoch = new Date(start + 10 * HOUR).toISOString();
+    await change({ exposure_criteria: { exposure_epoch: epoch } });
+    expect(await exposed()).toEqual({ control: USERS / 4, test: USERS / 4 });
+    expect((await analyse(MEAN)).baseline.number_of_samples).toBe(USERS / 4);
+    await change({ exposure_criteria: { exposure_epoch: null } });
+    expect(await exposed()).toEqual({ control: USERS / 2, test: USERS / 2 });
+    await change({ exposure_criteria: { exposure_epoch: "soon" } });
+    const refused = await query({ kind: "ExperimentExposureQuery" });
+    expect([refused.status, refused.body.attr]).toEqual([400, "exposure_criteria__exposure_epoch"]);
+    await change({ exposure_criteria: null });
+  });
+});
