@@ -343,7 +343,7 @@ function epochOf(sent: JsonObject): Pick<ExposureCriteria, "epoch"> {
   if (epoch === null) return {};
   const attr = "exposure_criteria__exposure_epoch";
   if (typeof epoch !== "string") throw notAnInstant(attr);
-  return { epoch: readInstant(epoch, attr) };
+  return { epoch: readInstant<never>(epoch, attr) };
 }
 
 /** An experiment's `stats_config`, with what PostHog takes for what it does not say (statistics 1.8). */
