@@ -83,6 +83,47 @@ describe("answers of many flags", () => {
   });
 });
 
+describe("answers about a person", () => {
+  let api: Api;
+  beforeAll(async () => {
+    api = await openDecideApi();
+    await api.createFlag("pro-only", whenPlan("pro"));
+  });
+  afterAll(() => api.close());
+
+  it("[DC-17] are never taken for unchanged: they follow what the request says of the person", async () => {
+    for (const url of ["/flags?v=2", "/decide?v=4"]) {
+      const ask = (plan: string, headers: Record<string, string> = {}) =>
+        api.ask({ distinct_id: "u", person_properties: { plan } }, { url, headers });
+      const first = await ask("free");
+      expect([first.statusCode, first.headers.etag]).toEqual([200, undefined]);
+      expect(first.json().flags["pro-only"].enabled).toBe(false);
+      for (const tag of ["*", '"1"', 'W/"1"']) {
+        const second = await ask("pro", { "if-none-match": tag });
+        expect([second.statusCode, second.headers.etag]).toEqual([200, undefined]);
+        expect(second.json().flags["pro-only"].enabled).toBe(true);
+      }
+    }
+  });
+
+  it("[FE-15] come soon whatever patterns flags have, and other flags as ever", async () => {
+    const pattern = (value: string) => ({
+      groups: [{ properties: [{ key: "text", type: "person", operator: "regex", value }] }],
+    });
+    for (const [at, value] of ["^(a+)+$", "^(a|a)*c", "(?=a*a*a*a*b)a", "(a*)*\\1$"].entries()) {
+      await api.createFlag(`slow-${at}`, pattern(value));
+    }
+    const startedMs = performance.now();
+    const text = `${"a".repeat(50_000)}!`;
+    const answer = await api.ask({ distinct_id: "u", person_properties: { plan: "pro", text } });
+    expect(performance.now() - startedMs).toBeLessThan(2_000);
+    expect(answer.json().flags).toMatchObject({
+      "pro-only": { enabled: true },
+      "slow-0": { enabled: false },
+    });
+  });
+});
+
 describe("the shapes of flag answers", () => {
   let api: Api;
   beforeAll(async () => {
