@@ -5,10 +5,14 @@ import { type GuardedRequestOptions, requestGuarded } from "./guarded-request.ts
 
 let server: Server;
 let other: Server;
-const seen: { url: string | undefined; headers: IncomingMessage["headers"] }[] = [];
+const seen: {
+  method: string | undefined;
+  url: string | undefined;
+  headers: IncomingMessage["headers"];
+}[] = [];
 
 const answer = (request: IncomingMessage, response: ServerResponse) => {
-  seen.push({ url: request.url, headers: request.headers });
+  seen.push({ method: request.method, url: request.url, headers: request.headers });
   switch (request.url) {
     case "/large":
       response.end(Buffer.alloc(100_000));
@@ -114,6 +118,21 @@ test("a redirect to another host does not carry secrets along", async () => {
   expect(seen.map(({ headers: sent }) => [sent.authorization, sent.accept])).toEqual([
     ["Bearer x", "text/plain"],
     [undefined, "text/plain"],
+  ]);
+});
+
+test("a post that is sent elsewhere asks there, without its body", async () => {
+  seen.length = 0;
+  const outcome = await requestGuarded(at("/away"), {
+    ...open,
+    isAllowed: () => true,
+    method: "POST",
+    body: "secret",
+  });
+  expect(outcome).toMatchObject({ status: 200 });
+  expect(seen.map(({ method, headers }) => [method, headers["content-length"]])).toEqual([
+    ["POST", "6"],
+    ["GET", undefined],
   ]);
 });
 

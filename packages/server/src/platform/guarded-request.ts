@@ -56,9 +56,10 @@ export async function requestGuarded(
   options: GuardedRequestOptions,
 ): Promise<GuardedOutcome> {
   const deadline = AbortSignal.timeout(options.timeoutMs);
-  let headers = options.headers ?? {};
-  let method = options.method ?? "GET";
-  let body = options.body;
+  const { headers: sent = {}, method: first = "GET", body: given, ...rest } = options;
+  let headers = sent;
+  let method = first;
+  let body = given;
   let url: URL;
   try {
     url = new URL(target);
@@ -69,7 +70,11 @@ export async function requestGuarded(
     if (!/^https?:$/.test(url.protocol) || options.isOpen?.(url) === false) {
       return { kind: "refused", reason: "url", detail: `${shown(url)} must not be asked.` };
     }
-    const answer = await ask(url, { ...options, headers, method, ...(body && { body }) }, deadline);
+    const answer = await ask(
+      url,
+      { ...rest, headers, method, ...(body !== undefined && { body }) },
+      deadline,
+    );
     if (answer.kind !== "answered") return answer;
     const location = [answer.headers.location].flat()[0];
     if (![301, 302, 303, 307, 308].includes(answer.status) || location === undefined) return answer;
