@@ -81,6 +81,7 @@ import { createEligibleFlags } from "./experiments/eligible-flags.ts";
 import { experimentExportRoutes } from "./experiments/experiment-export.routes.ts";
 import { experimentQueryRoutes } from "./experiments/experiment-query.routes.ts";
 import { experimentResultsRoutes } from "./experiments/experiment-results.routes.ts";
+import { experimentTimeseriesRoutes } from "./experiments/experiment-timeseries.routes.ts";
 import { experimentRoutes } from "./experiments/experiments.routes.ts";
 import { createExperiments } from "./experiments/experiments.ts";
 import { experimentsUsingEvent } from "./experiments/experiments-using-event.ts";
@@ -527,6 +528,7 @@ async function compose(
     });
     experimentQueryRoutes(management, { experiments, analyseExperiment });
     experimentExportRoutes(management, { experiments, analyseExperiment });
+    experimentTimeseriesRoutes(management, { experiments, analyseExperiment });
     experimentResultsRoutes(management, { experiments, analyseExperiment, accounts });
     runningTimeRoutes(management);
     experimentRoutes(management, {

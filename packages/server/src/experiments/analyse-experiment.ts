@@ -225,11 +225,13 @@ export function createAnalyseExperiment({
       async (places) => {
         const missing = places.flatMap((place) => metrics[place] ?? []);
         const measured = await measuredOf(circumstances, missing);
-        return missing.map(({ metric, belief }, index): AnalysedMetric => {
+        const analysed: AnalysedMetric[] = [];
+        for (const [index, { metric, belief }] of missing.entries()) {
           const found = measured[index];
           if (!found) throw new Error("a metric was not measured");
-          return analyseMeasured(found.value, metric, { method, lookbackMs, belief });
-        });
+          analysed.push(await analyseMeasured(found.value, metric, { method, lookbackMs, belief }));
+        }
+        return analysed;
       },
     );
     return kept.map(({ value, ...freshness }) => ({ ...value, ...freshness }));

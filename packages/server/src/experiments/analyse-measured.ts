@@ -17,6 +17,7 @@ import {
   validateVariant,
 } from "@hedgerow/core/statistics/posthog-analysis";
 import { confidenceSequence } from "@hedgerow/core/statistics/sequential";
+import { createSlices } from "../platform/slices.ts";
 import type { ArmMeasure, DayMeasure, Measured } from "./experiment-measures.ts";
 import { CONTROL } from "./flag-of-experiment.ts";
 
@@ -46,6 +47,8 @@ export interface CellResult extends Comparisons {
 /** What a day's end said of a treatment. */
 export interface DayVariant {
   readonly variant: string;
+  readonly arm: ArmMeasure;
+  readonly failures: readonly ValidationFailure[];
   readonly n: number;
   /** The metric's value; `null` while it has none. */
   readonly value: number | null;
@@ -58,7 +61,7 @@ export interface DayVariant {
 /** A metric as it stood at the end of a day. */
 export interface DayResult {
   readonly day: string;
-  readonly baseline: Pick<DayVariant, "variant" | "n" | "value">;
+  readonly baseline: Pick<DayVariant, "variant" | "arm" | "failures" | "n" | "value">;
   readonly variants: readonly DayVariant[];
 }
 
@@ -96,13 +99,29 @@ export type Belief = Pick<ComparisonSpec, "prior" | "margin">;
 /** The sample that an always-valid interval is tuned to unless a number is given (statistics 1.5). */
 export const DEFAULT_TUNING = 5000;
 
-/** Compares what was measured with the control, which must be among the arms. */
-export function analyseMeasured(
+/** Days that are compared at most: the last ones. */
+const MAX_DAYS = 400;
+
+/** Compares what was measured with the control, which must be among the arms; leaves others their turn. */
+export async function analyseMeasured(
   measured: Measured,
   metric: Pick<Metric, "kind" | "goal">,
   tools: ComparisonTools,
-): AnalysedMetric {
-  const cells = measured.cells.map(
+): Promise<AnalysedMetric> {
+  const slices = createSlices();
+  const inSlices = async <Item, Result>(
+    items: readonly Item[],
+    compute: (item: Item) => Result,
+  ) => {
+    const results: Result[] = [];
+    for (const item of items) {
+      if (slices.isOver()) await slices.next();
+      results.push(compute(item));
+    }
+    return results;
+  };
+  const cells = await inSlices(
+    measured.cells,
     ({ value, isRest, arms }): CellResult => ({
       value,
       isRest,
@@ -113,7 +132,9 @@ export function analyseMeasured(
     ...compareMeasured(measured.arms, metric, tools),
     cells,
     interactions: interactionsOf(cells),
-    days: measured.days.map((day) => dayResultOf(day, metric, tools.method)),
+    days: await inSlices(measured.days.slice(-MAX_DAYS), (day) =>
+      dayResultOf(day, metric, tools.method),
+    ),
     bounds: measured.bounds,
     warnings: warningsOf(measured),
   };
@@ -200,16 +221,19 @@ function dayResultOf(
     return typeof moments === "string" ? null : estimateOf(moments);
   };
   const base = estimate(control);
-  const baseFails = validateVariant(control.sums, kind, true).length > 0;
+  const baseFailures = validateVariant(control.sums, kind, true);
   const variants = arms
     .filter((arm) => arm !== control)
     .map((arm): DayVariant => {
       const own = estimate(arm);
       const effect = base && own ? differenceOf(base, own) : null;
       const isKnown = effect !== null && effect.standardError > 0;
-      const fails = baseFails || validateVariant(arm.sums, kind, false).length > 0;
+      const failures = validateVariant(arm.sums, kind, false);
+      const isValid = failures.length === 0 && baseFailures.length === 0;
       return {
         variant: arm.variant,
+        arm,
+        failures,
         n: arm.sums.n,
         value: own?.mean ?? null,
         difference:
@@ -225,12 +249,18 @@ function dayResultOf(
                 ).interval,
               }
             : null,
-        numbers: fails ? null : posthogNumbers(control.sums, arm.sums, kind, method),
+        numbers: isValid ? posthogNumbers(control.sums, arm.sums, kind, method) : null,
       };
     });
   return {
     day,
-    baseline: { variant: control.variant, n: control.sums.n, value: base?.mean ?? null },
+    baseline: {
+      variant: control.variant,
+      arm: control,
+      failures: baseFailures,
+      n: control.sums.n,
+      value: base?.mean ?? null,
+    },
     variants,
   };
 }

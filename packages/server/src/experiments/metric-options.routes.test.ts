@@ -246,4 +246,36 @@ describe("what else can be asked of metrics", () => {
     expect([refused.status, refused.body.attr]).toEqual([400, "exposure_criteria__exposure_epoch"]);
     await change({ exposure_criteria: null });
   });
+
+  it("[XM-11] tells how a metric stood at the end of each day, by the project's calendar", async () => {
+    const { metrics } = await done("GET", `experiments/${id}`);
+    const [{ uuid }] = metrics;
+    const path = `experiments/${id}/timeseries_results?metric_uuid=${uuid}`;
+    const { timeseries, ...rest } = await done("GET", path);
+    expect(rest).toMatchObject({ experiment_id: id, metric_uuid: uuid, status: "completed" });
+    const days = Object.keys(timeseries);
+    expect(days[0]).toBe(new Date(start).toISOString().slice(0, 10));
+    const last = timeseries[days.at(-1) ?? ""];
+    const now = await analyse(MEAN);
+    expect(last.baseline).toMatchObject({ key: "control", number_of_samples: USERS / 2 });
+    expect(last.baseline.sum).toBeCloseTo(now.baseline.sum, 6);
+    const [today, whole] = [last.variant_results[0], now.variant_results[0]];
+    expect(today.chance_to_win).toBeCloseTo(whole.chance_to_win, 9);
+    const [low, high] = today.extended.difference.interval;
+    const [tight, loose] = whole.extended.absolute.interval;
+    expect(low < tight && loose < high).toBe(true);
+    const dayAt = (hours: number) => new Date(start + hours * HOUR).toISOString().slice(0, 10);
+    for (const day of days) {
+      const exposed = [1, 30].filter((hours) => dayAt(hours) <= day).length;
+      expect(timeseries[day].baseline.number_of_samples).toBe((exposed * USERS) / 4);
+    }
+    await done("PATCH", "", { timezone: "Pacific/Kiritimati" });
+    const [zoned] = Object.keys((await done("GET", path)).timeseries);
+    await done("PATCH", "", { timezone: "UTC" });
+    expect(zoned).toBe(dayAt(14));
+    const refused = async (query: string) =>
+      (await ask("GET", `experiments/${id}/timeseries_results${query}`)).body;
+    expect(await refused("")).toMatchObject({ code: "required", attr: "metric_uuid" });
+    expect((await refused("?metric_uuid=x")).code).toBe("not_found");
+  });
 });
