@@ -7,8 +7,9 @@ import { fileURLToPath } from "node:url";
 
 const here = dirname(fileURLToPath(import.meta.url));
 
-function run(script) {
+function run(script, env = {}) {
   const done = spawnSync(process.execPath, [join(here, script)], {
+    env: { ...process.env, ...env },
     stdio: ["ignore", "pipe", "inherit"],
     encoding: "utf8",
     maxBuffer: 1e8,
@@ -26,6 +27,7 @@ const decide = run("decide.bench.mjs");
 const cohorts = run("cohorts.bench.mjs");
 const process_ = run("process.bench.mjs");
 const capture = run("capture.bench.mjs");
+const storing = run("storing.bench.mjs", { BENCH_STORING_INDEX_ROUND: "300000" });
 const scale = run("flags-at-scale.bench.mjs");
 const experiments = run("experiments.bench.mjs");
 
@@ -90,6 +92,19 @@ const rows = [
       .map((at) => `${Math.round(capture.batches[at])} MB`)
       .join(", "),
     "",
+  ],
+  ...[
+    ["Storing an event of 1 kB, CPU time of all threads", storing.store, "all"],
+    ["… of the main thread", storing.store, "main"],
+  ].map(([what, { first, many }, part]) => [
+    `${what}: at first, and from ${storing.events / 1e6} million on`,
+    `${number(first[part], 1)} µs : ${number(many[part], 1)} µs`,
+    `${number(many[part] / first[part])}×`,
+  ]),
+  [
+    "… of the index of what is taken, for uuid and `$insert_id`",
+    `${number(storing.index.first.claiming, 1)} µs : ${number(storing.index.many.claiming, 1)} µs`,
+    `${number(storing.index.many.claiming / storing.index.first.claiming)}×`,
   ],
   [
     "A change in a project of 10,000 flags, until it is live",
