@@ -4,14 +4,14 @@ import type { JsonObject } from "@hedgerow/core/json";
 import { type Kysely, sql } from "kysely";
 import { type FactsQuery, MAX_TOLD_DISTINCT_IDS } from "../../persons/person-store.ts";
 import { asksForPerson, createFactsReader, type FoundFacts } from "./person-facts.ts";
-import { type Bind, prepareQuery, prepareReadAtOnce } from "./prepared-query.ts";
+import { prepareQuery, prepareReadAtOnce } from "./prepared-query.ts";
 import {
   type DistinctIds,
   type RememberedPerson,
   RememberedPersons,
 } from "./remembered-persons.ts";
 import type { Schema } from "./schema.ts";
-import type { SqlDatabase } from "./sql-database.ts";
+import type { ReadAtOnce, SqlDatabase } from "./sql-database.ts";
 
 /** Reads stored facts, and is told what was written. */
 export interface FactsReader {
@@ -37,6 +37,45 @@ export function createPlainFacts(reads: Kysely<Schema>): FactsReader {
     read: async (query) => toStoredFacts(await readFacts(query)),
     distinctIdsOf: createDistinctIdsReader(reads),
     forget: () => {},
+  };
+}
+
+/**
+ * One look into an index for a member of one cohort or two; another one for those of more, and at the
+ * person for those of none.
+ */
+function createCohortIdsAtOnce(database: {
+  readonly reads: Kysely<Schema>;
+  readonly readAtOnce: ReadAtOnce;
+}): (personId: number) => readonly CohortIdRow[] {
+  const { reads } = database;
+  const bounds = prepareReadAtOnce<{ first: number | null; last: number; count: number }>(
+    database,
+    (bind) =>
+      reads
+        .selectFrom("cohort_members")
+        .select(({ fn }) => [
+          fn.min("cohort_id").as("first"),
+          fn.max("cohort_id").as("last"),
+          fn.countAll<number>().as("count"),
+        ])
+        .where("person_id", "=", bind("person")),
+  );
+  const all = prepareReadAtOnce<CohortIdRow>(database, (bind) =>
+    reads.selectFrom("cohort_members").select("cohort_id").where("person_id", "=", bind("person")),
+  );
+  const person = prepareReadAtOnce<CohortIdRow>(database, (bind) =>
+    reads
+      .selectFrom("persons")
+      .select(sql<null>`null`.as("cohort_id"))
+      .where("id", "=", bind("person")),
+  );
+  return (personId) => {
+    const values = { person: personId };
+    const found = bounds.row(values);
+    if (!found || found.first === null) return person.rows(values);
+    if (found.count > 2) return all.rows(values);
+    return [{ cohort_id: found.first }, { cohort_id: found.last }];
   };
 }
 
@@ -74,15 +113,14 @@ export function createRememberingFacts({
   const persons = new RememberedPersons();
   const readFacts = createFactsReader(reads);
   const readDistinctIds = createDistinctIdsReader(reads);
-  const cohortIdsQuery = (bind: Bind) =>
+  const readCohortIds = prepareQuery<CohortIdRow>(reads, (bind) =>
     reads
       .selectFrom("persons")
       .leftJoin("cohort_members", "cohort_members.person_id", "persons.id")
       .select("cohort_members.cohort_id")
-      .where("persons.id", "=", bind("person"));
-  const readCohortIds = prepareQuery<CohortIdRow>(reads, cohortIdsQuery);
-  const readCohortIdsAtOnce =
-    readAtOnce && prepareReadAtOnce<CohortIdRow>({ reads, readAtOnce }, cohortIdsQuery);
+      .where("persons.id", "=", bind("person")),
+  );
+  const readCohortIdsAtOnce = readAtOnce && createCohortIdsAtOnce({ reads, readAtOnce });
 
   async function load(
     { projectId, hashKeyOverrides }: FactsQuery,
@@ -131,7 +169,7 @@ export function createRememberingFacts({
   ): ReadonlySet<number> | undefined {
     const known = knownCohortIds(person);
     if (known || !readCohortIdsAtOnce) return known;
-    const rows = readCohortIdsAtOnce({ person: person.id });
+    const rows = readCohortIdsAtOnce(person.id);
     const { generation } = persons;
     return rememberCohortIds(query, person, { rows, changes: membershipChanges.count, generation });
   }

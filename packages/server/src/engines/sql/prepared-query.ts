@@ -21,32 +21,42 @@ export function prepareQuery<Row>(
   database: Kysely<Schema>,
   build: Build<Row>,
 ): (values: Values) => Promise<readonly Row[]> {
-  const bind = compileOnce(database, build);
-  return async (values) => (await database.executeQuery<Row>(bind(values))).rows;
+  const { text, bind } = compileOnce(database, build);
+  return async (values) => {
+    const { rows } = await database.executeQuery<Row>(CompiledQuery.raw(text, bind(values)));
+    return rows;
+  };
 }
 
 /** The same for a database that reads at once: what costs most of a point look-up is waiting for it. */
 export function prepareReadAtOnce<Row>(
   { reads, readAtOnce }: { readonly reads: Kysely<Schema>; readonly readAtOnce: ReadAtOnce },
   build: Build<Row>,
-): (values: Values) => readonly Row[] {
-  const bind = compileOnce(reads, build);
-  return (values) => readAtOnce(bind(values));
+): {
+  readonly row: (values: Values) => Row | undefined;
+  readonly rows: (values: Values) => readonly Row[];
+} {
+  const { text, bind } = compileOnce(reads, build);
+  return {
+    row: (values) => readAtOnce.row(text, bind(values)) as Row | undefined,
+    rows: (values) => readAtOnce.rows(text, bind(values)) as readonly Row[],
+  };
 }
 
 function compileOnce<Row>(
   database: Kysely<Schema>,
   build: Build<Row>,
-): (values: Values) => CompiledQuery<Row> {
+): { readonly text: string; readonly bind: (values: Values) => unknown[] } {
   const compiled = build((name) => sql`${new Placeholder(name)}`).compile(database);
   const parameters = compiled.parameters.map((parameter) =>
     parameter instanceof Placeholder ? parameter : { value: parameter },
   );
-  return (values) => {
-    const bound = parameters.map((parameter) =>
-      parameter instanceof Placeholder ? values[parameter.name] : parameter.value,
-    );
-    return CompiledQuery.raw(compiled.sql, bound) as CompiledQuery<Row>;
+  return {
+    text: compiled.sql,
+    bind: (values) =>
+      parameters.map((parameter) =>
+        parameter instanceof Placeholder ? values[parameter.name] : parameter.value,
+      ),
   };
 }
 

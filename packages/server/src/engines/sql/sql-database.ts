@@ -1,4 +1,4 @@
-import type { ColumnDefinitionBuilder, CompiledQuery, Kysely, Transaction } from "kysely";
+import type { ColumnDefinitionBuilder, Kysely, Transaction } from "kysely";
 import type { Schema } from "./schema.ts";
 
 /**
@@ -28,8 +28,12 @@ export interface SqlDatabase {
   close(): Promise<void>;
 }
 
-/** The rows of a read that was compiled for this database. Throws what the engine throws. */
-export type ReadAtOnce = <Row>(query: CompiledQuery<Row>) => readonly Row[];
+/** Runs statements that were compiled for this database. Throws what the engine throws. */
+export interface ReadAtOnce {
+  /** The first row alone, which is quicker. */
+  row(text: string, parameters: readonly unknown[]): unknown;
+  rows(text: string, parameters: readonly unknown[]): readonly unknown[];
+}
 
 /**
  * Counts the changes of who is in which cohort, but for those that come with changes of persons:

@@ -1,10 +1,4 @@
-import {
-  type CompiledQuery,
-  Kysely,
-  type SqliteDatabase,
-  SqliteDialect,
-  type SqliteStatement,
-} from "kysely";
+import { Kysely, type SqliteDatabase, SqliteDialect, type SqliteStatement } from "kysely";
 import Database from "libsql";
 import { migrate } from "./migrate.ts";
 import { nameOutages } from "./name-outages.ts";
@@ -77,8 +71,10 @@ export async function openSqlite(path: string): Promise<SqlDatabase> {
   return {
     ...database,
     reads,
-    readAtOnce: <Row>(query: CompiledQuery<Row>) =>
-      statements.prepare(query.sql).all(query.parameters) as Row[],
+    readAtOnce: {
+      row: (text, parameters) => statements.prepare(text).get(parameters),
+      rows: (text, parameters) => statements.prepare(text).all(parameters),
+    },
     close: async () => {
       await flusher.close();
       statements.close();
@@ -86,6 +82,11 @@ export async function openSqlite(path: string): Promise<SqlDatabase> {
       await writes.destroy();
     },
   };
+}
+
+/** A connection, with statements that can do what its driver's can. */
+interface Connection<Statement extends SqliteStatement> extends SqliteDatabase {
+  prepare(text: string): Statement;
 }
 
 /** Statements kept for each connection, and the longest text that is worth keeping. */
@@ -96,9 +97,11 @@ const MAX_KEPT_LENGTH = 4000;
  * The connection with its latest statements kept prepared: preparing one costs more than it takes to
  * run a point look-up.
  */
-function keepStatements(connection: SqliteDatabase): SqliteDatabase {
+function keepStatements<Statement extends SqliteStatement>(
+  connection: Connection<Statement>,
+): Connection<Statement> {
   // In order of use, the longest unused first.
-  const kept = new Map<string, SqliteStatement>();
+  const kept = new Map<string, Statement>();
   return {
     close: () => {
       kept.clear();
