@@ -1,0 +1,127 @@
+import type { InstanceHost, Sandbox, SandboxLimits } from "./sandbox.ts";
+import { createStage, type Stage } from "./stage.ts";
+import type { TransformationConfigStore } from "./transformation-config-store.ts";
+
+/** What runs in a project at one revision of its configs, in order. Never changes. */
+export interface Chain {
+  readonly revision: number;
+  /** All that are enabled. */
+  readonly stages: readonly Stage[];
+  /** Those that events pass through. */
+  readonly transforming: readonly Stage[];
+}
+
+/** The transformations at work in all projects. */
+export interface Chains {
+  /** `undefined` where nothing is enabled. */
+  get(projectId: number): Chain | undefined;
+  all(): Iterable<Chain>;
+  stage(projectId: number, configId: number): Stage | undefined;
+  /** Reads what every project has enabled. */
+  load(): Promise<void>;
+  /**
+   * Reads what a project has enabled now: whatever was committed before the call is at work when it
+   * resolves. What has not changed goes on with its memory; what has gone finishes first.
+   */
+  refresh(projectId: number): Promise<void>;
+  /** Takes in changes made by others. Reports faults, and never rejects. */
+  checkRevisions(): Promise<void>;
+  close(): Promise<void>;
+}
+
+export function createChains({
+  configs,
+  sandbox,
+  hostFor,
+  limits,
+  nowMs,
+  onStarted,
+  reportFault,
+}: {
+  configs: Pick<TransformationConfigStore, "configsToRun" | "projectsToRun" | "revisions">;
+  sandbox: Pick<Sandbox, "start">;
+  hostFor: (stage: Stage) => InstanceHost;
+  limits: SandboxLimits;
+  nowMs: () => number;
+  /** Told of a stage that is new, or takes the place of one with another version or settings. */
+  onStarted: (stage: Stage, before: Stage | undefined) => void;
+  reportFault: (error: unknown, context: string) => void;
+}): Chains {
+  const chains = new Map<number, Chain>();
+  const refreshing = new Map<number, Promise<void>>();
+  const retiring = new Set<Promise<void>>();
+
+  function retire(stage: Stage): void {
+    const done = stage
+      .retire()
+      .catch((error: unknown) => reportFault(error, `${stage.label} could not be stopped`))
+      .finally(() => retiring.delete(done));
+    retiring.add(done);
+  }
+
+  async function read(projectId: number): Promise<void> {
+    const revision = (await configs.revisions([projectId])).get(projectId) ?? 0;
+    const runnable = await configs.configsToRun(projectId);
+    const before = chains.get(projectId);
+    const earlier = new Map((before?.stages ?? []).map((stage) => [stage.configId, stage]));
+    const stages = runnable.flatMap((one) => {
+      const { program } = one.version;
+      if (!program) return [];
+      const fresh = createStage(one, program, { sandbox, hostFor, limits, nowMs });
+      const known = earlier.get(fresh.configId);
+      if (known && !known.isOut && known.fingerprint === fresh.fingerprint) return [known];
+      onStarted(fresh, known);
+      return [fresh];
+    });
+    if (stages.length === 0) chains.delete(projectId);
+    else {
+      const transforming = stages.filter(({ isTransforming }) => isTransforming);
+      chains.set(projectId, { revision, stages, transforming });
+    }
+    for (const stage of before?.stages ?? []) if (!stages.includes(stage)) retire(stage);
+  }
+
+  /** One read of a project after the other, so that the last one is the newest. */
+  function refresh(projectId: number): Promise<void> {
+    const earlier = refreshing.get(projectId) ?? Promise.resolve();
+    const reading = earlier.catch(() => {}).then(() => read(projectId));
+    refreshing.set(projectId, reading);
+    const forget = () => {
+      if (refreshing.get(projectId) === reading) refreshing.delete(projectId);
+    };
+    reading.then(forget, forget);
+    return reading;
+  }
+
+  return {
+    get: (projectId) => chains.get(projectId),
+    all: () => chains.values(),
+    stage: (projectId, configId) =>
+      chains.get(projectId)?.stages.find((stage) => stage.configId === configId),
+
+    async load() {
+      for (const projectId of await configs.projectsToRun()) await refresh(projectId);
+    },
+
+    refresh,
+
+    async checkRevisions() {
+      try {
+        const ids = new Set([...(await configs.projectsToRun()), ...chains.keys()]);
+        const revisions = await configs.revisions([...ids]);
+        for (const id of ids) {
+          if ((chains.get(id)?.revision ?? 0) !== (revisions.get(id) ?? 0)) await refresh(id);
+        }
+      } catch (error) {
+        reportFault(error, "changes of transformations could not be looked for");
+      }
+    },
+
+    async close() {
+      const stages = [...chains.values()].flatMap((chain) => chain.stages);
+      chains.clear();
+      for (const stage of stages) retire(stage);
+      await Promise.all(retiring);
+    },
+  };
+}

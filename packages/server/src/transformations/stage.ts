@@ -1,0 +1,197 @@
+import type { JsonObject } from "@hedgerow/core/json";
+import { configFieldsOf, withDefaults } from "@hedgerow/core/transformations/config-schema";
+import type {
+  CallOutcome,
+  Instance,
+  InstanceHost,
+  Program,
+  Sandbox,
+  SandboxCall,
+  SandboxLimits,
+} from "./sandbox.ts";
+import { createSuspicion, type Suspicion } from "./suspicion.ts";
+import type { RunnableConfig } from "./transformation-config-store.ts";
+import type { ConfigRef } from "./transformation-records.ts";
+
+/** A config at work: one version of a transformation with its settings in a project. */
+export interface Stage extends ConfigRef {
+  readonly transformationId: number;
+  /** The transformation's name, which it is known to events by. */
+  readonly name: string;
+  /** How events name it, as PostHog does: `<name> (<config id>)`. */
+  readonly label: string;
+  /** How receipts name it: with its version. */
+  readonly versionLabel: string;
+  readonly version: number;
+  readonly program: Program;
+  readonly allowedHosts: readonly string[];
+  /** Everything it was made from: equal where nothing about it has changed. */
+  readonly fingerprint: string;
+  /** True when events pass through it. */
+  readonly isTransforming: boolean;
+  readonly suspicion: Suspicion;
+  /** Milliseconds that an event takes, of late. */
+  readonly pace: { ms: number };
+  /** Set once it is taken out of work: nothing is given to it any more. */
+  readonly isOut: boolean;
+  takeOut(): void;
+  /**
+   * Runs work with its instance, which starts with the first; or with why there is none. An instance
+   * that did not start is tried again after a while.
+   */
+  use<Result>(work: (started: Instance | StartFailure) => Promise<Result>): Promise<Result>;
+  call(call: SandboxCall): Promise<CallOutcome>;
+  /** Lets it finish what it has begun, tells it so, and frees what it holds. */
+  retire(): Promise<void>;
+}
+
+export interface StartFailure {
+  readonly kind: "failed";
+  readonly reason: string;
+  readonly isLimit: boolean;
+  /** Failed starts in a row. */
+  readonly attempts: number;
+}
+
+/** Pauses between attempts to start; the last one again and again. */
+const START_PAUSES_MS = [1_000, 5_000, 30_000];
+
+/** A stage for a config, not started yet. */
+export function createStage(
+  runnable: RunnableConfig,
+  program: Program,
+  {
+    sandbox,
+    hostFor,
+    limits,
+    nowMs,
+  }: {
+    sandbox: Pick<Sandbox, "start">;
+    hostFor: (stage: Stage) => InstanceHost;
+    limits: SandboxLimits;
+    nowMs: () => number;
+  },
+): Stage {
+  const { config, transformation, version, attachments } = runnable;
+  const { id: configId, projectId } = config;
+  const name = transformation.name;
+  const label = `${name} (${configId})`;
+  const settings: JsonObject = withDefaults(
+    config.config,
+    configFieldsOf(transformation.configSchema),
+  );
+  let isOut = false;
+  let starting: Promise<Instance | StartFailure> | undefined;
+  let attempts = 0;
+  let nextTryMs = 0;
+  const users = new Set<Promise<unknown>>();
+
+  async function start(): Promise<Instance | StartFailure> {
+    const outcome = await sandbox.start({
+      program,
+      projectId,
+      configId,
+      name,
+      config: settings,
+      attachments: Object.fromEntries(attachments.map((one) => [one.key, one])),
+      allowedHosts: config.allowedHosts,
+      limits,
+      host: hostFor(stage),
+    });
+    if (outcome.kind === "started") {
+      attempts = 0;
+      return outcome.instance;
+    }
+    attempts++;
+    nextTryMs = nowMs() + (START_PAUSES_MS[attempts - 1] ?? START_PAUSES_MS.at(-1) ?? 0);
+    return { ...outcome, attempts };
+  }
+
+  async function instance(): Promise<Instance | StartFailure> {
+    if (starting) {
+      const started = await starting;
+      if (!isFailure(started) || nowMs() < nextTryMs) return started;
+    }
+    starting = start().catch((error: unknown): StartFailure => {
+      attempts++;
+      nextTryMs = nowMs() + (START_PAUSES_MS.at(-1) ?? 0);
+      const reason = error instanceof Error ? error.message : String(error);
+      return { kind: "failed", reason, isLimit: false, attempts };
+    });
+    return starting;
+  }
+
+  const stage: Stage = {
+    projectId,
+    configId,
+    transformationId: transformation.id,
+    name,
+    label,
+    versionLabel: `${label} v${version.version}`,
+    version: version.version,
+    program,
+    allowedHosts: config.allowedHosts,
+    fingerprint: fingerprintOf(runnable),
+    isTransforming: ["processEvent", "processEventBatch"].some((method) =>
+      program.methods.includes(method),
+    ),
+    suspicion: createSuspicion(nowMs),
+    pace: { ms: 1 },
+    get isOut() {
+      return isOut;
+    },
+    takeOut() {
+      isOut = true;
+    },
+    async use(work) {
+      const running = instance().then(work);
+      const settled = running.catch(() => {});
+      users.add(settled);
+      try {
+        return await running;
+      } finally {
+        users.delete(settled);
+      }
+    },
+    call: (call) =>
+      stage.use(async (started) =>
+        isFailure(started)
+          ? { kind: "failed", reason: started.reason, isLimit: started.isLimit, cpuMs: 0 }
+          : started.call(call),
+      ),
+    async retire() {
+      isOut = true;
+      await Promise.all(users);
+      const started = await starting;
+      if (!started || isFailure(started)) return;
+      if (program.methods.includes("teardownPlugin")) {
+        await started.call({ kind: "teardownPlugin" });
+      }
+      await started.stop();
+    },
+  };
+  return stage;
+}
+
+export function isFailure(started: Instance | StartFailure): started is StartFailure {
+  return "kind" in started;
+}
+
+function fingerprintOf({ config, transformation, version, attachments }: RunnableConfig): string {
+  return JSON.stringify([
+    config.config,
+    config.allowedHosts,
+    transformation.name,
+    transformation.configSchema,
+    version.version,
+    version.program?.digest,
+    attachments.map(({ key, fileName, contents }) => [key, fileName, hashOf(contents)]),
+  ]);
+}
+
+/** Attachments are megabytes at most, and rarely read: FNV-1a tells a change well enough with their length. */
+function hashOf(contents: Uint8Array): string {
+  let hash = 0x811c9dc5;
+  for (const byte of contents) hash = Math.imul(hash ^ byte, 0x01000193);
+  return `${contents.length}:${hash >>> 0}`;
+}
