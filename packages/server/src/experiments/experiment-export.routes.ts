@@ -18,7 +18,7 @@ import type { Experiments, ExperimentView } from "./experiments.ts";
 import {
   anyMetricOf,
   balancedSettingsOf,
-  exposureCriteriaOf,
+  exposureOf,
   insightMetricOf,
   lookbackOf,
   methodOf,
@@ -50,10 +50,10 @@ export function experimentExportRoutes(
       const format = exportFormatOf(request.query);
       const project = projectOf(request);
       const view = await experiments.experiment(project.id, pathIdOf(request));
-      const { id, startDate, exposureCriteria, statsConfig, parameters } = view.experiment;
+      const { id, startDate, statsConfig, parameters } = view.experiment;
       if (startDate === null) throw noResults(NO_DATA);
       const method = methodOf(statsConfig);
-      const criteria = exposureCriteriaOf(exposureCriteria, project.timeZone);
+      const criteria = exposureOf(view.experiment, project.timeZone);
       const metrics = metricsOf(view, project.timeZone).map(({ role, sent, attr, metric }) => ({
         role,
         judged: {

@@ -22,7 +22,7 @@ import type { Freshness } from "./keep-answers.ts";
 import {
   balancedSettingsOf,
   breakdownOf,
-  exposureCriteriaOf,
+  exposureOf,
   exposureOfQuery,
   lookbackOf,
   methodOf,
@@ -56,8 +56,8 @@ export function experimentQueryRoutes(
       const project = projectOf(request);
       const question = questionOf(request.body.query as JsonObject);
       const view = await experimentOf(project.id, question.experimentId);
-      const { exposureCriteria, statsConfig, parameters } = view.experiment;
-      const criteria = exposureCriteriaOf(exposureCriteria, project.timeZone);
+      const { statsConfig, parameters } = view.experiment;
+      const criteria = exposureOf(view.experiment, project.timeZone);
       const refresh = isRefreshing(request.body.refresh);
       const asked = { project, view, criteria, refresh };
       const told = ({ isCached, computedAt }: Freshness) => ({

@@ -27,7 +27,7 @@ import {
   anyMetricOf,
   balancedSettingsOf,
   breakdownOf,
-  exposureCriteriaOf,
+  exposureOf,
   insightMetricOf,
   lookbackOf,
   methodOf,
@@ -60,9 +60,9 @@ export function experimentResultsRoutes(
   const load = async (request: FastifyRequest) => {
     const project = projectOf(request);
     const view = await experiments.experiment(project.id, pathIdOf(request));
-    const { exposureCriteria, statsConfig, parameters } = view.experiment;
+    const { statsConfig, parameters } = view.experiment;
     const method = methodOf(statsConfig);
-    const criteria = exposureCriteriaOf(exposureCriteria, project.timeZone);
+    const criteria = exposureOf(view.experiment, project.timeZone);
     const judged = (sent: JsonObject, attr: string, metric: Metric): JudgedMetric => ({
       sent,
       metric,

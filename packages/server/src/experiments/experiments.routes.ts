@@ -6,17 +6,19 @@ import { itemActivityRoutes } from "../activity/activity.routes.ts";
 import type { ActivityLog } from "../activity/activity-log.ts";
 import { wireCohort } from "../cohorts/cohorts.schemas.ts";
 import type { TellFlags } from "../flags/flags.routes.ts";
-import { Flag } from "../flags/flags.schemas.ts";
+import { Flag, flagListQueryOf } from "../flags/flags.schemas.ts";
 import type { App } from "../http/app.ts";
 import { Refusal } from "../http/errors.ts";
 import { access, callerOf, projectOf } from "../http/management-api.ts";
 import { ListOf, listAnswer, PageQuery, pageOf } from "../http/pagination.ts";
 import { pathIdOf } from "../http/path-id.ts";
+import { presentFields } from "../http/present-fields.ts";
 import { queryText } from "../http/query-text.ts";
 import type { EligibleFlags } from "./eligible-flags.ts";
 import {
   authorsOf,
   CreateExperimentBody,
+  DuplicateExperimentBody,
   EndExperimentBody,
   Experiment,
   ExperimentListParameters,
@@ -34,6 +36,9 @@ import type { Experiments, ExperimentView } from "./experiments.ts";
 const EXPERIMENTS = "/api/projects/:project_id/experiments";
 const EXPERIMENT = `${EXPERIMENTS}/:id`;
 const tags = ["experiments"];
+/** Flags to choose from in one answer (posthog-api 5.14). */
+const USUAL_ELIGIBLE = 20;
+const MAX_ELIGIBLE = 100;
 
 /** Management of experiments (posthog-api 5). */
 export function experimentRoutes(
@@ -120,15 +125,24 @@ export function experimentRoutes(
         querystring: Type.Object({
           ...PageQuery,
           search: Type.Optional(Type.String({ description: "Part of the key or name." })),
+          active: Type.Optional(Type.String({ description: "`true` or `false`." })),
+          created_by_id: Type.Optional(Type.String({ description: "Id of the user who made it." })),
+          evaluation_runtime: Type.Optional(Type.String({ description: "Where it is evaluated." })),
+          order: Type.Optional(
+            Type.String({ description: "A field to order by, `-` before it for descending." }),
+          ),
         }),
         response: { 200: Type.Object({ results: Type.Array(Flag), count: Type.Integer() }) },
       },
     },
     async (request) => {
-      const { count, flags } = await eligibleFlags(projectOf(request).id, {
-        ...pageOf(request),
-        search: queryText(request.query, "search") || null,
-      });
+      const { limit, offset } = pageOf(request);
+      const isLimited = queryText(request.query, "limit") !== undefined;
+      const page = { limit: isLimited ? Math.min(limit, MAX_ELIGIBLE) : USUAL_ELIGIBLE, offset };
+      const { count, flags } = await eligibleFlags(
+        projectOf(request).id,
+        flagListQueryOf(request.query, page, clock()),
+      );
       return { results: await tellFlags(projectOf(request).id, flags), count };
     },
   );
@@ -230,7 +244,8 @@ export function experimentRoutes(
       ...access("experiment:write"),
       schema: {
         tags,
-        summary: "Make a draft like an experiment, on the same flag",
+        summary: "Make a draft like an experiment, on the same flag or on another one",
+        body: DuplicateExperimentBody,
         response: { 201: Experiment },
       },
     },
@@ -238,6 +253,7 @@ export function experimentRoutes(
       const copy = await experiments.duplicate(
         projectOf(request).id,
         pathIdOf(request),
+        presentFields({ name: request.body.name, flagKey: request.body.feature_flag_key }),
         callerOf(request).user.id,
       );
       return reply.code(201).send(await wire(copy));

@@ -77,6 +77,12 @@ export const PatchExperimentBody = Type.Object({
   ...writableFields,
 });
 
+/** What a copy is called, and its flag where it is not that of the original. */
+export const DuplicateExperimentBody = Type.Object({
+  name: Type.Optional(name),
+  feature_flag_key: Type.Optional(flagKey),
+});
+
 /** What is said of an ending. */
 export const EndExperimentBody = Type.Object({
   conclusion: writableFields.conclusion,

@@ -20,6 +20,7 @@ import {
   askedVariants,
   filtersForExperiment,
   filtersShipping,
+  groupTypeOf,
   refuseUnfitFlag,
   type Variant,
   variantsOf,
@@ -82,8 +83,13 @@ export interface Experiments {
   ): Promise<{ count: number; experiments: readonly ExperimentView[] }>;
   /** The flag stays, and goes on as it is. */
   remove(projectId: number, id: number, authorId: number): Promise<void>;
-  /** A draft like another experiment, on the same flag. */
-  duplicate(projectId: number, id: number, authorId: number): Promise<ExperimentView>;
+  /** A draft like another experiment, on the same flag, or on another one as `create` finds or makes it. */
+  duplicate(
+    projectId: number,
+    id: number,
+    copy: { readonly name?: string; readonly flagKey?: string },
+    authorId: number,
+  ): Promise<ExperimentView>;
   /** Starts a draft and switches its flag on. */
   launch(projectId: number, id: number, authorId: number): Promise<ExperimentView>;
   /** Switches the flag of a running experiment off, and on again. */
@@ -280,50 +286,52 @@ export function createExperiments({
       }),
     );
 
+  const create: Experiments["create"] = async (projectId, draft, authorId) => {
+    const { flagKey, ...fields } = draft;
+    const complete: Omit<ExperimentFields, "flagId"> = { ...NEW_EXPERIMENT, ...fields };
+    refuseBadDates(complete);
+    const holdout = await holdoutNamed(projectId, complete.holdoutId);
+    await refuseUnknownMetrics(projectId, complete.savedMetrics);
+    const plain = filtersForExperiment(complete.parameters);
+    const wanted = holdout ? withHoldout(plain, holdout) : plain;
+    const live = (await definitionsOf(projectId)).flags.find(({ key }) => key === flagKey);
+    if (live) refuseUnfitFlag(live.filters);
+    const continuity = complete.parameters?.ensure_experience_continuity;
+    const flagId =
+      live?.id ??
+      (
+        await flags.create(
+          projectId,
+          {
+            key: flagKey,
+            name: `Feature Flag for Experiment ${draft.name}`,
+            active: complete.startDate !== null,
+            filters: wanted,
+            creationContext: "experiments",
+            ...(typeof continuity === "boolean" && { ensureExperienceContinuity: continuity }),
+          },
+          authorId,
+        )
+      ).id;
+    const isSwitchedOn = live !== undefined && complete.startDate !== null && !live.active;
+    if (isSwitchedOn || (live && holdout))
+      await changeFlag(
+        await flagNamed(projectId, flagId),
+        (filters) => ({
+          ...(isSwitchedOn && { active: true }),
+          ...(holdout && { filters: withHoldout(filters, holdout) }),
+        }),
+        authorId,
+      );
+    const saved = await insert(projectId, { ...complete, flagId }, authorId);
+    const view = await viewOf(projectId, saved);
+    return holdout ? await follow(view, authorId) : view;
+  };
+
   return {
     experiment,
 
-    async create(projectId, draft, authorId) {
-      const { flagKey, ...fields } = draft;
-      const complete: Omit<ExperimentFields, "flagId"> = { ...NEW_EXPERIMENT, ...fields };
-      refuseBadDates(complete);
-      const holdout = await holdoutNamed(projectId, complete.holdoutId);
-      await refuseUnknownMetrics(projectId, complete.savedMetrics);
-      const plain = filtersForExperiment(complete.parameters);
-      const wanted = holdout ? withHoldout(plain, holdout) : plain;
-      const live = (await definitionsOf(projectId)).flags.find(({ key }) => key === flagKey);
-      if (live) refuseUnfitFlag(live.filters);
-      const continuity = complete.parameters?.ensure_experience_continuity;
-      const flagId =
-        live?.id ??
-        (
-          await flags.create(
-            projectId,
-            {
-              key: flagKey,
-              name: `Feature Flag for Experiment ${draft.name}`,
-              active: complete.startDate !== null,
-              filters: wanted,
-              creationContext: "experiments",
-              ...(typeof continuity === "boolean" && { ensureExperienceContinuity: continuity }),
-            },
-            authorId,
-          )
-        ).id;
-      const isSwitchedOn = live !== undefined && complete.startDate !== null && !live.active;
-      if (isSwitchedOn || (live && holdout))
-        await changeFlag(
-          await flagNamed(projectId, flagId),
-          (filters) => ({
-            ...(isSwitchedOn && { active: true }),
-            ...(holdout && { filters: withHoldout(filters, holdout) }),
-          }),
-          authorId,
-        );
-      const saved = await insert(projectId, { ...complete, flagId }, authorId);
-      const view = await viewOf(projectId, saved);
-      return holdout ? await follow(view, authorId) : view;
-    },
+    create,
 
     async update(projectId, id, change, authorId) {
       const before = await experiment(projectId, id);
@@ -377,23 +385,31 @@ export function createExperiments({
       await save(projectId, id, () => ({ deleted: true }), authorId);
     },
 
-    async duplicate(projectId, id, authorId) {
-      const { experiment: original } = await experiment(projectId, id);
+    async duplicate(projectId, id, { name, flagKey }, authorId) {
+      const { experiment: original, flag, holdout, savedMetrics } = await experiment(projectId, id);
       const { id: _, projectId: __, createdAt, updatedAt, createdById, ...fields } = original;
-      const saved = await insert(
-        projectId,
-        {
-          ...fields,
-          name: `${original.name} (Copy)`.slice(0, 400),
-          startDate: null,
-          endDate: null,
-          exposureCohortId: null,
-          conclusion: null,
-          conclusionComment: null,
-          archived: false,
-        },
-        authorId,
-      );
+      const copy = {
+        ...fields,
+        name: name ?? `${original.name} (Copy)`.slice(0, 400),
+        holdoutId: holdout?.id ?? null,
+        savedMetrics: savedMetrics.map(({ link }) => link),
+        startDate: null,
+        endDate: null,
+        exposureCohortId: null,
+        conclusion: null,
+        conclusionComment: null,
+        archived: false,
+      };
+      if (flagKey !== undefined && flagKey !== flag.key) {
+        const { flagId, deleted, exposureCohortId, ...draft } = copy;
+        const parameters = {
+          ...original.parameters,
+          feature_flag_variants: [...variantsOf(flag.filters)],
+          aggregation_group_type_index: groupTypeOf(flag.filters),
+        };
+        return await create(projectId, { ...draft, parameters, flagKey }, authorId);
+      }
+      const saved = await insert(projectId, copy, authorId);
       return await viewOf(projectId, saved);
     },
 

@@ -17,6 +17,7 @@ import { notAnInstant, readInstant } from "../http/wire-instant.ts";
 import { type ExposureCriteria, USUAL_CRITERIA } from "./analyse-experiment.ts";
 import { DEFAULT_TUNING } from "./analyse-measured.ts";
 import type { BalancedSettings } from "./balanced-numbers.ts";
+import type { ExperimentRecord } from "./experiment-store.ts";
 
 const MAX_STEPS = 20;
 const MAX_FILTERS = 100;
@@ -90,7 +91,7 @@ export function exposureOfQuery(
   if ((ownValue(sent, "exposure_query") ?? null) === null) return null;
   const [first] = nodesOf(inside({ object: sent, attr, timeZone }, "exposure_query"));
   const event = eventOf(first);
-  return event.event === "$feature_flag_called" ? null : event;
+  return event.event === FLAG_CALLED ? null : event;
 }
 
 /** The nodes of a query's series, of which there is one at least. */
@@ -330,6 +331,7 @@ export function exposureCriteriaOf(sent: JsonObject | null, timeZone: string): E
   return {
     severalVariants: handling === "first_seen" ? "first-seen" : "exclude",
     ...epochOf(sent),
+    ...(ownValue(sent, "filterTestAccounts") === true && { filterTestAccounts: true }),
     marker:
       config === null
         ? null
@@ -345,6 +347,29 @@ function epochOf(sent: JsonObject): Pick<ExposureCriteria, "epoch"> {
   if (typeof epoch !== "string") throw notAnInstant(attr);
   return { epoch: readInstant<never>(epoch, attr) };
 }
+
+/**
+ * What exposes to an experiment: its `exposure_criteria`, or the event of the older
+ * `parameters.custom_exposure_filter` where these name none (posthog-api 5.3).
+ */
+export function exposureOf(
+  { exposureCriteria, parameters }: Pick<ExperimentRecord, "exposureCriteria" | "parameters">,
+  timeZone: string,
+): ExposureCriteria {
+  const criteria = exposureCriteriaOf(exposureCriteria, timeZone);
+  const custom = ownValue(parameters ?? {}, "custom_exposure_filter") ?? null;
+  if (criteria.marker !== null || custom === null) return criteria;
+  const attr = "parameters__custom_exposure_filter";
+  const place = { object: parameters ?? {}, attr: "parameters", timeZone };
+  if (!isJsonObject(custom)) throw refuse(place, "custom_exposure_filter", "Expected an object.");
+  const filter = { ...custom, insight: "FUNNELS" };
+  const metric = insightMetricOf(filter, attr, timeZone);
+  const [marker = null] = metric?.kind === "funnel" ? metric.steps : [];
+  return { ...criteria, marker: marker?.event === FLAG_CALLED ? null : marker };
+}
+
+/** The event that exposes unless an experiment says otherwise. */
+const FLAG_CALLED = "$feature_flag_called";
 
 /** An experiment's `stats_config`, with what PostHog takes for what it does not say (statistics 1.8). */
 export function methodOf(sent: JsonObject | null): PosthogMethod {

@@ -39,8 +39,17 @@ function refuseFirst(errors: readonly ErrorObject[], schema: object, value: unkn
   }
   const order = Object.keys((schema as { properties?: object }).properties ?? {});
   const place = (error: ErrorObject) => order.indexOf(pathOf(error)[0] ?? "");
-  const [first] = errors
-    .filter((error) => error.keyword !== "anyOf" || error.instancePath !== "")
+  // Where `null` would do as well, what else would do tells more.
+  const telling = errors.filter(
+    ({ keyword, params }) => keyword !== "type" || params.type !== "null",
+  );
+  // A choice failed because of what is inside, which is named itself.
+  const goesInto = (path: string) =>
+    telling.some(({ instancePath }) => instancePath.startsWith(`${path}/`));
+  const [first] = (telling.length > 0 ? telling : errors)
+    .filter(
+      ({ keyword, instancePath: path }) => keyword !== "anyOf" || (path !== "" && !goesInto(path)),
+    )
     .toSorted((a, b) => place(a) - place(b) || a.instancePath.length - b.instancePath.length);
   if (!first) return new Refusal("invalid_input", "Invalid input.");
   const attr = pathOf(first).join("__") || null;
