@@ -123,6 +123,7 @@ function queryFrom(startMs) {
     marker: null,
     severalVariants: "exclude",
     everyEvent: [],
+    exceptPersons: [],
     conditionOf: () => {
       throw new Error("no filters here");
     },

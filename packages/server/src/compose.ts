@@ -94,6 +94,7 @@ import { createKeepAnswers } from "./experiments/keep-answers.ts";
 import { runningTimeRoutes } from "./experiments/running-time.routes.ts";
 import { savedMetricRoutes } from "./experiments/saved-metrics.routes.ts";
 import { createSavedMetrics } from "./experiments/saved-metrics.ts";
+import { createFindTestPersons } from "./experiments/test-accounts.ts";
 import { createChangeDefinitions } from "./flags/change-definitions.ts";
 import { createCompiledFlags, watchRevisions } from "./flags/compiled-flags.ts";
 import { consistencyRoutes } from "./flags/consistency.routes.ts";
@@ -514,6 +515,7 @@ async function compose(
         dataVersion: events.dataVersion,
         clock: now,
       }),
+      findTestPersons: createFindTestPersons({ audience, backtracking, clock: now }),
       backtracking,
       clock: now,
     });

@@ -1,3 +1,5 @@
+import type { Operator } from "@hedgerow/core/flags/match-property";
+import type { Json } from "@hedgerow/core/json";
 import type { Scope } from "./scopes.ts";
 
 export interface Organization {
@@ -7,6 +9,17 @@ export interface Organization {
   readonly slug: string;
   readonly createdAt: Date;
   readonly updatedAt: Date;
+}
+
+/**
+ * A condition that real users meet, by the flags' operators: on the properties of an event or of its
+ * person. Whoever does not meet it is a test account.
+ */
+export interface TestAccountFilter {
+  readonly on: "event" | "person";
+  readonly key: string;
+  readonly operator: Operator;
+  readonly value: Json | undefined;
 }
 
 export interface Project {
@@ -21,6 +34,8 @@ export interface Project {
   /** IANA time zone name. */
   readonly timeZone: string;
   readonly anonymizeIps: boolean;
+  /** Conditions that real users meet; experiments may leave out whoever does not. */
+  readonly testAccountFilters: readonly TestAccountFilter[];
   readonly createdAt: Date;
   readonly updatedAt: Date;
 }
@@ -113,7 +128,10 @@ export interface AccountStore {
   updateProject(
     id: number,
     change: Partial<
-      Pick<Project, "name" | "timeZone" | "anonymizeIps" | "apiToken" | "secretApiToken">
+      Pick<
+        Project,
+        "name" | "timeZone" | "anonymizeIps" | "testAccountFilters" | "apiToken" | "secretApiToken"
+      >
     >,
     now: Date,
   ): Promise<Project | undefined>;

@@ -2,7 +2,9 @@ import type { GroupType } from "@hedgerow/core/flags/flag";
 import { type Static, Type } from "typebox";
 import { Refusal } from "../http/errors.ts";
 import { wireInstant } from "../http/wire-instant.ts";
-import type { Membership, Project } from "./account-store.ts";
+import { AnyObject } from "../http/wire-schemas.ts";
+import type { Membership, Project, TestAccountFilter } from "./account-store.ts";
+import { testAccountFiltersOf, wireTestAccountFilters } from "./test-account-filters.schemas.ts";
 
 const basicFields = {
   id: Type.Integer(),
@@ -98,7 +100,10 @@ export const ProjectDetail = Type.Object(
       description: "The secret project key, `phs_…`; `null` for keys without `feature_flag:read`.",
     }),
     app_urls: NoItems,
-    test_account_filters: NoItems,
+    test_account_filters: Type.Array(AnyObject, {
+      description:
+        "Conditions on properties of events and persons that real users meet; experiments with `filterTestAccounts` leave out whoever does not.",
+    }),
     data_attributes: NoItems,
     product_intents: NoItems,
     session_recording_opt_in: Type.Boolean(),
@@ -157,7 +162,7 @@ export function wireProject(project: Project, facts: ProjectFacts): Static<typeo
     anonymize_ips: project.anonymizeIps,
     secret_api_token: facts.showsSecretKey ? project.secretApiToken : null,
     app_urls: [],
-    test_account_filters: [],
+    test_account_filters: wireTestAccountFilters(project.testAccountFilters),
     data_attributes: [],
     product_intents: [],
     session_recording_opt_in: false,
@@ -179,6 +184,11 @@ export const PatchProjectBody = Type.Object({
   name: Type.Optional(name),
   timezone: Type.Optional(timezone),
   anonymize_ips: Type.Optional(Type.Boolean()),
+  test_account_filters: Type.Optional(
+    Type.Array(Type.Unknown(), {
+      description: "Items with `key`, `operator`, `value` and `type`: `event` or `person`.",
+    }),
+  ),
 });
 
 /** What a validated body changes; throws a 400 {@link Refusal} for a blank name or an unknown zone. */
@@ -186,11 +196,15 @@ export function projectChangeOf(body: Static<typeof PatchProjectBody>): {
   name?: string;
   timeZone?: string;
   anonymizeIps?: boolean;
+  testAccountFilters?: readonly TestAccountFilter[];
 } {
   return {
     ...(body.name !== undefined && { name: nameOf(body.name) }),
     ...(body.timezone !== undefined && { timeZone: timeZoneOf(body.timezone) }),
     ...(body.anonymize_ips !== undefined && { anonymizeIps: body.anonymize_ips }),
+    ...(body.test_account_filters !== undefined && {
+      testAccountFilters: testAccountFiltersOf(body.test_account_filters),
+    }),
   };
 }
 

@@ -4,7 +4,6 @@ import type { BacktrackingPatterns } from "@hedgerow/core/flags/pattern";
 import { createTimeZone } from "@hedgerow/core/flags/zoned-date";
 import type { PosthogMethod } from "@hedgerow/core/statistics/posthog-analysis";
 import { type SampleRatio, testSampleRatio } from "@hedgerow/core/statistics/sample-ratio";
-import type { Project } from "../accounts/account-store.ts";
 import { QueryTooLong } from "../events/event-store.ts";
 import { compilePropertySearch } from "../events/property-search.ts";
 import { Refusal } from "../http/errors.ts";
@@ -21,19 +20,19 @@ import {
 import type { ExperimentView } from "./experiments.ts";
 import { CONTROL, groupTypeOf, type Variant, variantsOf } from "./flag-of-experiment.ts";
 import type { AskedOf, Freshness, KeepAnswers } from "./keep-answers.ts";
+import { everyEventOf, type FilteredProject, type FindTestPersons } from "./test-accounts.ts";
 
 /** What exposes units, and what becomes of those with several variants. */
 export interface ExposureCriteria extends Pick<ExposureQuery, "marker" | "severalVariants"> {
   /** Exposures before it do not count: counting began anew then. */
   readonly epoch?: Date | null;
-  /** Whether events of test accounts are left out: those that do not match `everyEvent`. */
+  /** Whether events of test accounts are left out, as the project's filters tell them. */
   readonly filterTestAccounts?: boolean;
-  readonly everyEvent?: ExposureQuery["everyEvent"];
 }
 
 /** Who asks for what. */
 export interface AnalysisRequest {
-  readonly project: Pick<Project, "id" | "timeZone">;
+  readonly project: FilteredProject;
   readonly view: ExperimentView;
   readonly criteria: ExposureCriteria;
   /** Computes anew what is not frozen. */
@@ -105,7 +104,9 @@ export interface AnalyseExperiment {
 
 /** What is asked of all metrics alike. */
 interface Circumstances {
-  readonly query: ExposureQuery;
+  /** The query without the persons to leave out, and how these are found. */
+  readonly query: Omit<ExposureQuery, "exceptPersons">;
+  readonly findExcepted: () => Promise<readonly string[]>;
   readonly asked: AskedOf;
   /** What of the exposures decides an answer beside the window. */
   readonly exposure: readonly unknown[];
@@ -115,11 +116,13 @@ interface Circumstances {
 export function createAnalyseExperiment({
   measures,
   keepAnswers,
+  findTestPersons,
   backtracking,
   clock,
 }: {
   measures: Pick<ExperimentMeasures, "exposures" | "measure">;
   keepAnswers: KeepAnswers;
+  findTestPersons: FindTestPersons;
   backtracking: BacktrackingPatterns;
   clock: () => Date;
 }): AnalyseExperiment {
@@ -127,7 +130,8 @@ export function createAnalyseExperiment({
     const { project, view, criteria, refresh = false } = request;
     const { startDate, endDate } = view.experiment;
     if (startDate === null) throw refuse("Experiment has not been launched yet.");
-    const { marker, severalVariants, epoch = null, everyEvent = [] } = criteria;
+    const { marker, severalVariants, epoch = null, filterTestAccounts = false } = criteria;
+    const everyEvent = filterTestAccounts ? everyEventOf(project) : [];
     const now = clock();
     const from = epoch !== null && epoch > startDate ? epoch : startDate;
     const to = endDate !== null && endDate < now ? endDate : now;
@@ -156,10 +160,16 @@ export function createAnalyseExperiment({
         experimentId: view.experiment.id,
         from,
         to: endDate,
-        circumstances: [flag, project.timeZone, variantsOf(view.flag.filters), everyEvent],
+        circumstances: [
+          flag,
+          project.timeZone,
+          variantsOf(view.flag.filters),
+          filterTestAccounts ? project.testAccountFilters : [],
+        ],
         refresh,
       },
-      exposure: [marker, severalVariants, criteria.filterTestAccounts ?? false],
+      exposure: [marker, severalVariants, filterTestAccounts],
+      findExcepted: async () => (filterTestAccounts ? await findTestPersons(project) : []),
     };
   };
   const ask = async <Found>(question: () => Promise<Found>): Promise<Found> => {
@@ -173,15 +183,16 @@ export function createAnalyseExperiment({
 
   /** What metrics measured, those of which nothing is kept together. */
   const measuredOf = (
-    { query, asked, exposure }: Circumstances,
+    { query: common, findExcepted, asked, exposure }: Circumstances,
     metrics: readonly { readonly metric: Metric; readonly options: MeasureOptions }[],
   ) =>
     keepAnswers<Measured>(
       asked,
       metrics.map(({ metric, options }) => ["measured", exposure, metric, options]),
       async (places) => {
-        if (!query.variants.includes(CONTROL))
+        if (!common.variants.includes(CONTROL))
           throw refuse("The flag of the experiment has no control variant.");
+        const query = { ...common, exceptPersons: await ask(findExcepted) };
         const missing = places.flatMap((place) => metrics[place] ?? []);
         const found = new Map<object, Measured>();
         // Units are put into the cells of one breakdown at a time.
@@ -239,11 +250,12 @@ export function createAnalyseExperiment({
 
   return {
     async exposures(request) {
-      const { query, asked, exposure } = circumstancesOf(request);
+      const { query: common, findExcepted, asked, exposure } = circumstancesOf(request);
       const [kept] = await keepAnswers<KeptExposures>(
         asked,
         [["exposures", exposure]],
         async () => {
+          const query = { ...common, exceptPersons: await ask(findExcepted) };
           const counts = await ask(() => measures.exposures(query));
           const found = exposuresOf(query, variantsOf(request.view.flag.filters), counts);
           return [{ ...found, from: found.from.getTime(), to: found.to.getTime() }];

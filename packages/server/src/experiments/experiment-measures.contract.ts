@@ -46,6 +46,7 @@ const QUERY: ExposureQuery = {
   marker: null,
   severalVariants: "exclude",
   everyEvent: [],
+  exceptPersons: [],
   conditionOf,
 };
 const PLAIN: MeasureOptions = { lookbackMs: null, breakdown: null, byDay: false, level: 0.95 };
@@ -533,6 +534,7 @@ export function describeExperimentMeasures(
       groupTypeIndex: fc.constantFrom(null, null, 1),
       marker: fc.constantFrom(null, null, event("bought"), event("bought", { kind: "a" })),
       everyEvent: fc.constantFrom([], [], event(null, { $session_id: "s1" }).filters),
+      exceptPersons: fc.constantFrom([], [], [personNumber(0), personNumber(3)]),
     });
     const allOptions = fc.record({
       lookbackMs: fc.constantFrom(null, 3 * MINUTE),
@@ -609,6 +611,7 @@ export function describeExperimentMeasures(
         const unit = query.groupTypeIndex === null ? follow(one.person ?? "") : one.group;
         if (unit === undefined || one.minute >= 20) continue;
         if (!is({ event: null, filters: query.everyEvent }, one)) continue;
+        if (query.exceptPersons.includes(follow(one.person ?? ""))) continue;
         units.set(unit, [...(units.get(unit) ?? []), one]);
       }
       const variantOf = (one: Happening): string | undefined => {

@@ -42,6 +42,8 @@ export interface ExposureQuery {
   readonly severalVariants: "exclude" | "first-seen";
   /** What events must match to count at all, exposures included. */
   readonly everyEvent: readonly MeasuredProperty[];
+  /** Persons, by uuid, whose events do not count. */
+  readonly exceptPersons: readonly string[];
   /** Compiles filters of events, all of which must match; called once for each use. */
   readonly conditionOf: (filters: readonly MeasuredProperty[]) => PropertyCondition;
 }

@@ -278,4 +278,41 @@ describe("what else can be asked of metrics", () => {
     expect(await refused("")).toMatchObject({ code: "required", attr: "metric_uuid" });
     expect((await refused("?metric_uuid=x")).code).toBe("not_found");
   });
+
+  it("[XM-12] leaves out events of test accounts, by filters of events and of persons", async () => {
+    await capture([
+      happen("$set", 0, 1, { $set: { email: "ada@example.org" } }),
+      happen("$set", 1, 1, { $set: { email: "bob@else.org" } }),
+      happen("$identify", 0, 1, { $anon_distinct_id: "anonymous" }),
+      happen("spent", 3, 50, { amount: 1000, internal: true }),
+    ]);
+    const filters = [
+      { key: "email", type: "person", operator: "not_icontains", value: "@EXAMPLE.org" },
+      { key: "internal", type: "event", operator: "is_not", value: "true" },
+    ];
+    const project = await done("PATCH", "", { test_account_filters: filters });
+    expect(project.test_account_filters).toEqual(filters);
+    const test = async () => (await analyse(MEAN)).variant_results[0];
+    const all = await test();
+    const { body: before } = await query({ kind: "ExperimentExposureQuery" });
+    await change({ exposure_criteria: { filterTestAccounts: true } });
+    expect((await test()).sum).toBeCloseTo(all.sum - 1000, 6);
+    expect((await test()).number_of_samples).toBe(all.number_of_samples);
+    const { body: after } = await query({ kind: "ExperimentExposureQuery" });
+    expect(after.total_exposures).toEqual({
+      ...before.total_exposures,
+      control: before.total_exposures.control - 1,
+    });
+    await done("PATCH", "", { test_account_filters: [] });
+    expect((await test()).sum).toBeCloseTo(all.sum, 6);
+    await change({ exposure_criteria: null });
+    const refused = async (test_account_filters: unknown) =>
+      (await ask("PATCH", "", { test_account_filters })).body.attr;
+    expect(await refused([{ key: "a", type: "cohort" }])).toBe("test_account_filters__0__type");
+    expect(await refused([{ value: "a" }])).toBe("test_account_filters__0__key");
+    expect(await refused([5])).toBe("test_account_filters__0");
+    expect(await refused([{ key: "a", operator: "near", value: 1 }])).toBe(
+      "test_account_filters__0",
+    );
+  });
 });

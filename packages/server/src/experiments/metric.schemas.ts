@@ -332,6 +332,7 @@ export function exposureCriteriaOf(sent: JsonObject | null, timeZone: string): E
     severalVariants: handling === "first_seen" ? "first-seen" : "exclude",
     ...epochOf(sent),
     ...(ownValue(sent, "filterTestAccounts") === true && { filterTestAccounts: true }),
+    ...(ownValue(sent, "filterTestAccounts") === true && { filterTestAccounts: true }),
     marker:
       config === null
         ? null

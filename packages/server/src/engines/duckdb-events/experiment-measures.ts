@@ -10,7 +10,11 @@ import type {
   MeasureOptions,
 } from "../../experiments/experiment-measures.ts";
 import { createExposed, REST_CELL } from "./experiment-measures/exposed-units.ts";
-import { createCalendar, type Reading } from "./experiment-measures/reading.ts";
+import {
+  createCalendar,
+  createExceptedPersons,
+  type Reading,
+} from "./experiment-measures/reading.ts";
 import { type Arms, armSumsOf, pairsOf, type Tallies } from "./experiment-measures/tallies.ts";
 import { measureSteps, type StepMetric } from "./experiment-measures/unit-steps.ts";
 import { measureValues, type ValueMetric } from "./experiment-measures/unit-values.ts";
@@ -41,7 +45,11 @@ export function createExperimentMeasures(
     use: (reading: Reading) => Promise<Result>,
   ): Promise<Result> =>
     takeTurn(() =>
-      read((connection, timeUp) => use({ connection, timeUp, query }), MEASURE_LIMIT_MS),
+      read(async (connection, timeUp) => {
+        const reading = { connection, timeUp, query };
+        await createExceptedPersons(reading);
+        return await use(reading);
+      }, MEASURE_LIMIT_MS),
     );
   return {
     dataVersion,

@@ -9,6 +9,7 @@ import type {
   PersonalKeyDraft,
   Project,
   ProjectDraft,
+  TestAccountFilter,
   User,
   UserDraft,
 } from "../../accounts/account-store.ts";
@@ -85,6 +86,9 @@ export function createAccountStore(database: SqlDatabase): AccountStore {
             ...(change.timeZone !== undefined && { time_zone: change.timeZone }),
             ...(change.anonymizeIps !== undefined && {
               anonymize_ips: encodeBoolean(change.anonymizeIps),
+            }),
+            ...(change.testAccountFilters !== undefined && {
+              test_account_filters: encodeJson(change.testAccountFilters),
             }),
             ...(change.apiToken !== undefined && { api_token: change.apiToken }),
             ...(change.secretApiToken !== undefined && { secret_api_token: change.secretApiToken }),
@@ -370,6 +374,7 @@ function toProject(row: Selectable<Schema["projects"]>): Project {
     secretApiToken: row.secret_api_token,
     timeZone: row.time_zone,
     anonymizeIps: decodeBoolean(row.anonymize_ips),
+    testAccountFilters: decodeJson<readonly TestAccountFilter[]>(row.test_account_filters),
     createdAt: decodeInstant(row.created_at),
     updatedAt: decodeInstant(row.updated_at),
   };

@@ -15,6 +15,7 @@ import { experimentParts } from "./migrations/0015-experiment-parts.ts";
 import { frozenAnswers } from "./migrations/0016-frozen-answers.ts";
 import { cohortMemberIndex } from "./migrations/0017-cohort-member-index.ts";
 import { transformationsAtWork } from "./migrations/0018-transformations-at-work.ts";
+import { testAccounts } from "./migrations/0020-test-accounts.ts";
 import type { SqlCapabilities, SqlDatabase } from "./sql-database.ts";
 
 /** A migration, written once for every engine. */
@@ -38,6 +39,7 @@ const MIGRATIONS: Readonly<Record<string, SqlMigration>> = {
   "0016-frozen-answers": frozenAnswers,
   "0017-cohort-member-index": cohortMemberIndex,
   "0018-transformations-at-work": transformationsAtWork,
+  "0020-test-accounts": testAccounts,
 };
 
 /** Names of all steps, oldest first. */

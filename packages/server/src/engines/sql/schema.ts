@@ -18,6 +18,8 @@ export interface Schema {
     secret_api_token: string;
     time_zone: string;
     anonymize_ips: number;
+    /** JSON of {@link TestAccountFilter}s. */
+    test_account_filters: Generated<string>;
     created_at: number;
     updated_at: number;
   };

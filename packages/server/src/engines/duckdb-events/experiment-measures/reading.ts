@@ -1,6 +1,6 @@
 import type { DuckDBConnection, DuckDBValue } from "@duckdb/node-api";
 import type { ExposureQuery } from "../../../experiments/experiment-measures.ts";
-import { timestampOf } from "../duckdb-values.ts";
+import { timestampOf, uuidValueOf } from "../duckdb-values.ts";
 
 /** A connection whose temporary tables are an answer's, and what is asked of it. */
 export interface Reading {
@@ -33,7 +33,7 @@ export function unitOf({ groupTypeIndex }: ExposureQuery): { unit: string; merge
 
 /** All that events of an answer have in common; those before the start by `lookbackMs` as well. */
 export function commonConditions(
-  { projectId, from, to }: ExposureQuery,
+  { projectId, from, to, exceptPersons }: ExposureQuery,
   parameters: Parameters,
   lookbackMs = 0,
 ): string[] {
@@ -42,7 +42,27 @@ export function commonConditions(
     `e.project_id = ${parameters.bind(projectId)}`,
     `e.timestamp >= ${parameters.bind(timestampOf(earliest))}`,
     `e.timestamp < ${parameters.bind(timestampOf(to))}`,
+    ...(exceptPersons.length === 0
+      ? []
+      : ["e.person_id not in (select person_id from excepted_persons)"]),
   ];
+}
+
+/** Makes the table of persons whose events do not count, with those that were merged into them. */
+export async function createExceptedPersons({ connection, query }: Reading): Promise<void> {
+  if (query.exceptPersons.length === 0) return;
+  await connection.run("create temp table excepted_persons (person_id uuid not null)");
+  const appender = await connection.createAppender("excepted_persons", "main", "temp");
+  for (const uuid of query.exceptPersons) {
+    appender.appendUUID(uuidValueOf(uuid));
+    appender.endRow();
+  }
+  appender.closeSync();
+  await connection.run(
+    `insert into excepted_persons select from_id from person_merges
+      where project_id = $1 and into_id in (select person_id from excepted_persons)`,
+    [query.projectId],
+  );
 }
 
 /** Joins the unit's exposure to events, of which those earlier by more than `lookbackMs` do not count. */

@@ -1,0 +1,10 @@
+import type { SqlMigration } from "../migrate.ts";
+
+export const testAccounts: SqlMigration = () => ({
+  async up(db) {
+    await db.schema
+      .alterTable("projects")
+      .addColumn("test_account_filters", "text", (column) => column.notNull().defaultTo("[]"))
+      .execute();
+  },
+});
