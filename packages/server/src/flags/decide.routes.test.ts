@@ -1,3 +1,4 @@
+import { connect } from "node:net";
 import { gzipSync } from "node:zlib";
 import { createSha1Bucketing } from "@hedgerow/core/flags/bucketing";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -81,6 +82,54 @@ describe("answers of many flags", () => {
       for (const [n, person] of people.entries()) expect(together[n]).toEqual(alone.get(person));
     }
   });
+});
+
+describe("answers of many flags to a client that reads slowly", () => {
+  it("[DC-15] are whole and its own, though others are answered meanwhile", async () => {
+    const api = await openDecideApi();
+    try {
+      const name = "n".repeat(2_000);
+      for (let n = 0; n < 220; n++) {
+        const filters = { groups: [{ properties: [], rollout_percentage: 50 }] };
+        await api.createFlag(`flag-${n}`, filters, { name });
+      }
+      const url = await api.app.listen({ port: 0, host: "127.0.0.1" });
+      const bodyOf = (person: string) => JSON.stringify({ token: TOKEN, distinct_id: person });
+      const flagsIn = (text: string) => (JSON.parse(text) as { flags: unknown }).flags;
+      const ask = async (person: string) => {
+        const body = bodyOf(person);
+        return flagsIn(await (await fetch(`${url}/flags?v=2`, { method: "POST", body })).text());
+      };
+      const people = ["a", "b", "c", "d", "e", "f", "g", "h"];
+      const alone = [];
+      for (const person of people) alone.push(await ask(person));
+      const socket = connect(Number(new URL(url).port), "127.0.0.1");
+      socket.setEncoding("latin1");
+      socket.pause();
+      for (const [at, person] of people.entries()) {
+        const body = bodyOf(person);
+        const end = at === people.length - 1 ? "Connection: close\r\n" : "";
+        socket.write(
+          `POST /flags?v=2 HTTP/1.1\r\nHost: x\r\nContent-Length: ${body.length}\r\n${end}\r\n${body}`,
+        );
+      }
+      // Meanwhile others get theirs, from the same memory wherever that is free.
+      for (let round = 0; round < 5; round++) {
+        const others = await Promise.all(people.map(ask));
+        expect(others).toEqual(alone);
+      }
+      let text = "";
+      socket.on("data", (chunk: string) => {
+        text += chunk;
+      });
+      socket.resume();
+      await new Promise((resolve) => socket.once("close", resolve));
+      const answers = text.split(/HTTP\/1\.1 200 OK\r\n(?:[^\r\n]+\r\n)+\r\n/).slice(1);
+      expect(answers.map(flagsIn)).toEqual(alone);
+    } finally {
+      await api.close();
+    }
+  }, 30_000);
 });
 
 describe("answers about a person", () => {
