@@ -412,6 +412,10 @@ export function describeExperimentMeasures(
       ]);
       const { arms } = await measureOne(mean(price("sum")), {}, { byDay: true, lookbackMs: DAY });
       expect(Number.isFinite(arms[1]?.sums.sumSquares)).toBe(false);
+      const winsorization = { lowerPercentile: 0, upperPercentile: 1, ignoreZeros: false };
+      const cut = await measureOne(mean(price("max"), { winsorization }), {}, { byDay: true });
+      expect(cut.bounds).toEqual({ lower: -1e300, upper: 1e308 });
+      expect(cut.arms[1]?.sums.sum).toBe(1e308 - 1e300);
       expect(arms[0]?.sums).toMatchObject({ n: 1, sum: 0, sumSquares: 0 });
     });
 

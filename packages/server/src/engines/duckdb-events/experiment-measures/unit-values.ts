@@ -428,7 +428,8 @@ async function boundsOf(
 
 /** A value inside its bounds. */
 function inside(value: string, bounds: Bounds | null | undefined, parameters: Parameters): string {
-  const bind = (bound: number) => `${parameters.bind(bound)}::double`;
+  // As text: large numbers that are whole would be bound as integers, and are none that fit.
+  const bind = (bound: number) => `${parameters.bind(String(bound))}::double`;
   const { lower, upper } = bounds ?? { lower: null, upper: null };
   const raised = lower === null ? value : `greatest(${value}, ${bind(lower)})`;
   return upper === null ? raised : `least(${raised}, ${bind(upper)})`;
