@@ -119,6 +119,7 @@ function queryFrom(startMs) {
     variants: ["control", "test"],
     from,
     to: new Date(startMs + DAYS * DAY_MS),
+    zone: { offsetMsAt: () => 0 },
     days: [{ day: "first", from }],
     marker: null,
     severalVariants: "exclude",

@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { createTimeZone } from "../flags/zoned-date.ts";
 import { type FunnelEvent, stepsDoneInAnyOrder } from "./funnel.ts";
 import { retentionOfUnit, stepsReached } from "./measure-unit.ts";
 import { type FunnelMetric, type RetentionMetric, startOfUnit, TIME_UNIT_MS } from "./metric.ts";
@@ -80,14 +81,33 @@ describe("measuring one unit", () => {
       { at: returnHours * HOUR, steps: [1] },
     ];
     const retained = (hours: number, metric = retention()) =>
-      retentionOfUnit(events(hours), 12 * HOUR, metric);
+      retentionOfUnit(events(hours), 12 * HOUR, { metric, zone: createTimeZone("UTC") });
     expect(retained(24)).toEqual({ started: true, retained: true });
     expect(retained(71)).toEqual({ started: true, retained: true });
     expect(retained(72)).toEqual({ started: true, retained: false });
     expect(retained(23)).toEqual({ started: true, retained: false });
     const unstarted = { started: false, retained: false };
     expect(retained(24, retention({ conversionWindowMs: 11 * HOUR }))).toEqual(unstarted);
-    expect(startOfUnit("week")(5)).toBe(5);
+  });
+
+  it("[XM-13] knows the hours and days of a zone", () => {
+    const berlin = createTimeZone("Europe/Berlin");
+    const at = (text: string) => Date.parse(text);
+    const day = startOfUnit("day", berlin);
+    // The night in which clocks are set forward is one day later all the same.
+    expect(day(at("2026-03-29T22:00:00Z")) - day(at("2026-03-28T22:59:00Z"))).toBe(48 * HOUR);
+    expect(day(at("2026-03-29T21:59:00Z")) - day(at("2026-03-28T23:00:00Z"))).toBe(0);
+    const hour = startOfUnit("hour", createTimeZone("Asia/Kolkata"));
+    expect(hour(at("2026-03-01T00:29:00Z"))).toBe(at("2026-02-28T23:30:00Z"));
+    expect(startOfUnit("week", berlin)(5)).toBe(5);
+    const events = [
+      { at: at("2026-03-01T22:30:00Z"), steps: [0] },
+      { at: at("2026-03-01T23:30:00Z"), steps: [1] },
+    ];
+    const metric = retention();
+    const retained = (zone: string) =>
+      retentionOfUnit(events, 0, { metric, zone: createTimeZone(zone) }).retained;
+    expect([retained("UTC"), retained("Europe/Berlin")]).toEqual([false, true]);
   });
 
   it("ends a way through a funnel by what is excluded between its steps, as trying all ways does", () => {

@@ -1,3 +1,4 @@
+import type { TimeZone } from "../flags/zoned-date.ts";
 import { type FunnelEvent, furthestStep, stepsDoneInAnyOrder } from "./funnel.ts";
 import { type FunnelMetric, type RetentionMetric, startOfUnit, TIME_UNIT_MS } from "./metric.ts";
 import { type Retention, retentionOf } from "./retention.ts";
@@ -23,11 +24,14 @@ export function stepsReached(events: readonly FunnelEvent[], metric: FunnelMetri
   return Math.max(0, reached);
 }
 
-/** Whether a unit started and came back: its events with step 0 for starts, 1 for completions. */
+/**
+ * Whether a unit started and came back, by the zone's calendar: its events with step 0 for starts, 1 for
+ * completions.
+ */
 export function retentionOfUnit(
   events: readonly FunnelEvent[],
   exposureMs: number,
-  metric: RetentionMetric,
+  { metric, zone }: { readonly metric: RetentionMetric; readonly zone: TimeZone },
 ): Retention {
   const latestStart =
     metric.conversionWindowMs === null
@@ -48,7 +52,7 @@ export function retentionOfUnit(
     windowStart: metric.windowStart,
     windowEnd: metric.windowEnd,
     unit: TIME_UNIT_MS[metric.unit],
-    startOfUnit: startOfUnit(metric.unit),
+    startOfUnit: startOfUnit(metric.unit, zone),
     startHandling: metric.startHandling,
   });
 }

@@ -1,4 +1,5 @@
 import type { Operator } from "../flags/match-property.ts";
+import type { TimeZone } from "../flags/zoned-date.ts";
 import type { Json } from "../json.ts";
 
 /** A condition on one property of an event, by the flags' operators. */
@@ -116,13 +117,15 @@ export const TIME_UNIT_MS = {
 
 export type TimeUnit = keyof typeof TIME_UNIT_MS;
 
-/** Units that retention compares by the calendar (UTC) rather than to the millisecond (statistics 1.2). */
-const CALENDAR_UNITS: readonly TimeUnit[] = ["hour", "day"];
-
-/** The beginning of the hour or day that holds a time, for units compared by the calendar. */
-export function startOfUnit(unit: TimeUnit): (atMs: number) => number {
+/**
+ * The beginning of the hour or day of the zone's calendar that holds a time, for the units that retention
+ * compares by the calendar rather than to the millisecond (statistics 1.2). Days are told by the wall
+ * clock, so that each is as long as the other.
+ */
+export function startOfUnit(unit: TimeUnit, zone: TimeZone): (atMs: number) => number {
   const unitMs = TIME_UNIT_MS[unit];
-  return CALENDAR_UNITS.includes(unit)
-    ? (atMs) => Math.floor(atMs / unitMs) * unitMs
-    : (atMs) => atMs;
+  const wallStart = (atMs: number) => Math.floor((atMs + zone.offsetMsAt(atMs)) / unitMs) * unitMs;
+  if (unit === "day") return wallStart;
+  if (unit === "hour") return (atMs) => wallStart(atMs) - zone.offsetMsAt(atMs);
+  return (atMs) => atMs;
 }

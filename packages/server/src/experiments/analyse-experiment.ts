@@ -149,6 +149,7 @@ export function createAnalyseExperiment({
         ...flag,
         from,
         to,
+        zone,
         days: days.map(({ day, fromMs }) => ({ day, from: new Date(fromMs) })),
         marker,
         severalVariants,

@@ -5,6 +5,7 @@ import type {
   MeasuredProperty,
   Metric,
 } from "@hedgerow/core/experiments/metric";
+import { createTimeZone } from "@hedgerow/core/flags/zoned-date";
 import type { Json, JsonObject } from "@hedgerow/core/json";
 import { quantileRanks } from "@hedgerow/core/statistics/quantile-metric";
 import { winsorBounds, winsorize } from "@hedgerow/core/statistics/winsorize";
@@ -43,6 +44,7 @@ const QUERY: ExposureQuery = {
     day: `2026-03-${String(index + 1).padStart(2, "0")}`,
     from: new Date(START + index * DAY),
   })),
+  zone: createTimeZone("UTC"),
   marker: null,
   severalVariants: "exclude",
   everyEvent: [],
@@ -790,7 +792,7 @@ export function describeExperimentMeasures(
                   (one) => is(metric.completion, one),
                 ]),
                 member.exposureMinute * MINUTE,
-                metric,
+                { metric, zone: query.zone },
               ),
             );
             const started = outcomes.filter((outcome) => outcome.started).length;

@@ -1,4 +1,5 @@
 import type { MeasuredEvent, MeasuredProperty, Metric } from "@hedgerow/core/experiments/metric";
+import type { TimeZone } from "@hedgerow/core/flags/zoned-date";
 import type { ArmSums } from "@hedgerow/core/statistics/arm";
 import type { QuantileArm } from "@hedgerow/core/statistics/quantile-metric";
 import type { PropertyCondition } from "../events/event-store.ts";
@@ -31,6 +32,8 @@ export interface ExposureQuery {
   readonly from: Date;
   /** Exclusive. */
   readonly to: Date;
+  /** The zone of the calendar that retention goes by. */
+  readonly zone: TimeZone;
   /** The days from `from` to `to`, in order; what is before the first counts for it. */
   readonly days: readonly CalendarDay[];
   /**

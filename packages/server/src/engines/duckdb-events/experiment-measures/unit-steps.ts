@@ -5,6 +5,7 @@ import type {
   MeasuredEvent,
   RetentionMetric,
 } from "@hedgerow/core/experiments/metric";
+import type { TimeZone } from "@hedgerow/core/flags/zoned-date";
 import type { ArmMeasure } from "../../../experiments/experiment-measures.ts";
 import { createSlices } from "../../../platform/slices.ts";
 import type { Exposed } from "./exposed-units.ts";
@@ -49,6 +50,7 @@ export async function measureSteps(
   const counts = metrics.map((metric) =>
     countUnits(metric, {
       places: kindsOf(metric).map((kind) => 1 + names.indexOf(identify(kind))),
+      zone: reading.query.zone,
       dayStarts: byDay ? reading.query.days.map(({ from }) => from.getTime()) : null,
     }),
   );
@@ -165,15 +167,18 @@ function countUnits(
   metric: StepMetric,
   {
     places,
+    zone,
     dayStarts,
   }: {
     /** Where each of the metric's kinds of events stands among all. */
     readonly places: readonly number[];
+    readonly zone: TimeZone;
     /** Beginnings of the days to tell; `null` for none. */
     readonly dayStarts: readonly number[] | null;
   },
 ) {
-  const measureUnit = metric.kind === "funnel" ? funnelOutcome(metric) : retentionOutcome(metric);
+  const measureUnit =
+    metric.kind === "funnel" ? funnelOutcome(metric) : retentionOutcome(metric, zone);
   const width = metric.kind === "funnel" ? 1 + metric.steps.length : 2;
   const arms = new Map<string, number[]>();
   const cells = new Map<number, Map<string, number[]>>();
@@ -260,9 +265,9 @@ function funnelOutcome(metric: FunnelMetric) {
   };
 }
 
-function retentionOutcome(metric: RetentionMetric) {
+function retentionOutcome(metric: RetentionMetric, zone: TimeZone) {
   return (events: readonly FunnelEvent[], exposureMs: number): Outcome => {
-    const { started, retained } = retentionOfUnit(events, exposureMs, metric);
+    const { started, retained } = retentionOfUnit(events, exposureMs, { metric, zone });
     return [started ? 1 : 0, retained ? 1 : 0];
   };
 }
