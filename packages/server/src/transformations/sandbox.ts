@@ -128,7 +128,13 @@ export interface InstanceSettings {
 
 export type StartOutcome =
   | { readonly kind: "started"; readonly instance: Instance }
-  | { readonly kind: "failed"; readonly reason: string; readonly isLimit: boolean };
+  | {
+      readonly kind: "failed";
+      readonly reason: string;
+      readonly isLimit: boolean;
+      /** It threw a `RetryError`: it may go well later. */
+      readonly wantsRetry?: boolean;
+    };
 
 /**
  * What became of an event.
@@ -161,6 +167,8 @@ export type CallOutcome =
       readonly kind: "failed";
       readonly reason: string;
       readonly isLimit: boolean;
+      /** It threw a `RetryError`: it may go well later. */
+      readonly wantsRetry: boolean;
       readonly cpuMs: number;
     };
 

@@ -49,7 +49,9 @@ export interface StartFailure {
   readonly kind: "failed";
   readonly reason: string;
   readonly isLimit: boolean;
-  /** Failed starts in a row. */
+  /** It asked to be started again later. */
+  readonly wantsRetry: boolean;
+  /** Failed starts in a row, but for those that asked for another. */
   readonly attempts: number;
 }
 
@@ -102,9 +104,10 @@ export function createStage(
       attempts = 0;
       return outcome.instance;
     }
-    attempts++;
+    const { wantsRetry = false } = outcome;
+    if (!wantsRetry) attempts++;
     nextTryMs = nowMs() + (START_PAUSES_MS[attempts - 1] ?? START_PAUSES_MS.at(-1) ?? 0);
-    return { ...outcome, attempts };
+    return { ...outcome, wantsRetry, attempts };
   }
 
   async function instance(): Promise<Instance | StartFailure> {
@@ -116,7 +119,7 @@ export function createStage(
       attempts++;
       nextTryMs = nowMs() + (START_PAUSES_MS.at(-1) ?? 0);
       const reason = error instanceof Error ? error.message : String(error);
-      return { kind: "failed", reason, isLimit: false, attempts };
+      return { kind: "failed", reason, isLimit: false, wantsRetry: false, attempts };
     });
     return starting;
   }
@@ -156,7 +159,13 @@ export function createStage(
     call: (call) =>
       stage.use(async (started) =>
         isFailure(started)
-          ? { kind: "failed", reason: started.reason, isLimit: started.isLimit, cpuMs: 0 }
+          ? {
+              kind: "failed",
+              reason: started.reason,
+              isLimit: started.isLimit,
+              wantsRetry: started.wantsRetry,
+              cpuMs: 0,
+            }
           : started.call(call),
       ),
     async retire() {

@@ -1,0 +1,53 @@
+import { cleanJson, cleanText } from "@hedgerow/core/events/clean-json";
+import { cutName } from "@hedgerow/core/events/cut-name";
+import type { CapturedEvent } from "@hedgerow/core/events/event";
+import { readMoment } from "@hedgerow/core/events/event-time";
+import type { JsonObject } from "@hedgerow/core/json";
+import { HOPS_PROPERTY, MAX_HOPS } from "@hedgerow/core/transformations/plugin-event";
+import { v5 } from "uuid";
+import type { SandboxCapture } from "./sandbox.ts";
+import type { Stage } from "./stage.ts";
+
+/** What a call of `posthog.capture` hangs on. */
+export interface CaptureSource {
+  /** How deep the event under way was captured itself; 0 where there is none. */
+  readonly hops: number;
+  /** UUID that those of captured events are derived from: of the event under way, if there is one. */
+  readonly uuid: string;
+  /** Calls before this one, for the same source. */
+  readonly index: number;
+  readonly at: Date;
+}
+
+/** Events that one call may capture. */
+export const MAX_CAPTURES = 10;
+
+/**
+ * The event that a transformation captures, or why it may not: each is one deeper than what it was
+ * captured from, and nothing is captured from the deepest. The same call for the same source
+ * captures the same event.
+ */
+export function captureFrom(
+  stage: Pick<Stage, "projectId" | "configId" | "name">,
+  { event, distinctId, properties, timestamp }: SandboxCapture,
+  source: CaptureSource,
+): CapturedEvent | { readonly refusal: "too-deep" | "too-many" | "no-name" } {
+  if (source.hops >= MAX_HOPS) return { refusal: "too-deep" };
+  if (source.index >= MAX_CAPTURES) return { refusal: "too-many" };
+  if (event.trim() === "") return { refusal: "no-name" };
+  const moment = timestamp === null ? null : readMoment(timestamp);
+  return {
+    uuid: v5(`${stage.configId} ${source.index}`, source.uuid),
+    projectId: stage.projectId,
+    event: cutName(cleanText(event)),
+    distinctId: cutName(cleanText(distinctId?.trim() ? distinctId : stage.name)),
+    properties: {
+      ...(cleanJson(properties) as JsonObject),
+      $lib: "hedgerow-transformation",
+      [HOPS_PROPERTY]: source.hops + 1,
+    },
+    timestamp: moment ?? source.at,
+    clientTimestamp: moment,
+    receivedAt: source.at,
+  };
+}

@@ -1,0 +1,190 @@
+import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
+import { pluginEventOf } from "@hedgerow/core/transformations/plugin-event";
+import type { EventRow } from "../events/event-store.ts";
+import type { PersonStore } from "../persons/person-store.ts";
+import { type GuardedRequestOptions, requestGuarded } from "../platform/guarded-request.ts";
+import type { Chains } from "./chains.ts";
+import { isGrantedHost } from "./granted-hosts.ts";
+import type { SandboxCall } from "./sandbox.ts";
+import type { Stage } from "./stage.ts";
+import type { TransformationJournal } from "./transformation-journal.ts";
+import type { TransformationJobs } from "./transformation-records.ts";
+
+/** Gives stored events to `onEvent` and `composeWebhook`, in order for each config. */
+export interface EventDelivery {
+  note(rows: readonly EventRow[]): void;
+  /** Sends a webhook that was composed before. Rejects when it should be tried again. */
+  send(stage: Stage, request: JsonObject): Promise<void>;
+  /** Resolves once what is noted is given out, or after a while. */
+  close(): Promise<void>;
+}
+
+/** The name of jobs that are webhooks to send once more; no source can declare it. */
+export const WEBHOOK_JOB = "$webhook";
+
+/** Events that wait for one config; those beyond are left out, and its log says so. */
+const MAX_WAITING = 10_000;
+const MAX_BODY_CHARS = 1_000_000;
+const REQUEST_MS = 10_000;
+const CLOSING_MS = 2_000;
+
+export function createEventDelivery({
+  chains,
+  journal,
+  jobs,
+  persons,
+  disable,
+  isAllowed,
+  siteUrl,
+  clock,
+}: {
+  chains: Pick<Chains, "get">;
+  journal: Pick<TransformationJournal, "log">;
+  jobs: Pick<TransformationJobs, "add">;
+  persons: Pick<PersonStore, "personByDistinctId">;
+  disable: (stage: Stage, reason: string) => void;
+  /** Whether an address that is not public may be asked. */
+  isAllowed: GuardedRequestOptions["isAllowed"];
+  siteUrl: string;
+  clock: () => Date;
+}): EventDelivery {
+  const queues = new Map<Stage, { waiting: EventRow[]; left: number; running: Promise<void> }>();
+
+  async function drain(stage: Stage, queue: { waiting: EventRow[]; left: number }): Promise<void> {
+    while (queue.waiting.length > 0 && !stage.isOut) {
+      const row = queue.waiting.shift() as EventRow;
+      await deliver(stage, row);
+      if (queue.left > 0 && queue.waiting.length < MAX_WAITING / 2) {
+        const message = `${queue.left} events were left out: it did not keep up.`;
+        journal.log(stage, { source: "SYSTEM", level: "warn", message });
+        queue.left = 0;
+      }
+    }
+    queues.delete(stage);
+  }
+
+  async function deliver(stage: Stage, row: EventRow): Promise<void> {
+    const event = await exported(row);
+    for (const kind of ["onEvent", "composeWebhook"] as const) {
+      if (!stage.program.methods.includes(kind)) continue;
+      const value = await answerOf(stage, { kind, event });
+      if (kind !== "composeWebhook" || !isJsonObject(value)) continue;
+      try {
+        await send(stage, value);
+      } catch (error) {
+        const reason = error instanceof Error ? error.message : String(error);
+        journal.log(stage, { source: "SYSTEM", level: "warn", message: `${reason}; tried again.` });
+        const { projectId, configId } = stage;
+        await jobs.add({ projectId, configId, name: WEBHOOK_JOB, payload: value, runAt: clock() });
+      }
+    }
+  }
+
+  async function exported({ event, personId }: EventRow): Promise<JsonObject> {
+    const { projectId, distinctId } = event;
+    const person = await persons.personByDistinctId(projectId, distinctId).catch(() => undefined);
+    return {
+      ...pluginEventOf(event, siteUrl),
+      person: {
+        uuid: personId,
+        team_id: projectId,
+        properties: person?.properties ?? {},
+        created_at: person?.createdAt.toISOString() ?? null,
+      },
+    };
+  }
+
+  async function answerOf(stage: Stage, call: SandboxCall): Promise<Json> {
+    const outcome = await stage.call(call);
+    if (outcome.kind === "answered") {
+      stage.suspicion.note("fine");
+      return outcome.value;
+    }
+    if (outcome.kind === "absent") return null;
+    const { reason, isLimit } = outcome;
+    journal.log(stage, { source: "PLUGIN", level: "error", message: `${call.kind}: ${reason}` });
+    const why = stage.suspicion.note(isLimit ? "exceeded-limit" : "failed", reason);
+    if (why !== undefined && !stage.isOut) disable(stage, why);
+    return null;
+  }
+
+  async function send(stage: Stage, request: JsonObject): Promise<void> {
+    const { url, method, headers, body } = readRequest(request);
+    const refuse = (message: string) =>
+      journal.log(stage, { source: "SYSTEM", level: "error", message: `webhook: ${message}` });
+    if (url === null) return refuse("it composed no URL");
+    if (body.length > MAX_BODY_CHARS) return refuse("its body is too large");
+    const outcome = await requestGuarded(url, {
+      ...{ method, headers, body, timeoutMs: REQUEST_MS, maxBytes: 100_000, maxRedirects: 0 },
+      ...(isAllowed && { isAllowed }),
+      isOpen: (target) => isGrantedHost(target, stage.allowedHosts),
+    });
+    if (outcome.kind === "refused") return refuse(outcome.detail);
+    if (outcome.kind === "failed") throw new Error(`webhook: ${outcome.detail}`);
+    const { status } = outcome;
+    if (status >= 500 || status === 429) throw new Error(`webhook: answered ${status}`);
+    if (status >= 300) refuse(`answered ${status}`);
+  }
+
+  return {
+    note(rows) {
+      for (const row of rows) {
+        const chain = chains.get(row.event.projectId);
+        if (!chain) continue;
+        for (const stage of chain.stages) {
+          if (!isConsumer(stage) || stage.isOut) continue;
+          let queue = queues.get(stage);
+          if (!queue) {
+            queue = { waiting: [], left: 0, running: Promise.resolve() };
+            queues.set(stage, queue);
+            const own = queue;
+            // Starts in a turn of its own, with everything that is noted in this one.
+            own.running = Promise.resolve()
+              .then(() => drain(stage, own))
+              .catch((error: unknown) => {
+                queues.delete(stage);
+                const message = error instanceof Error ? error.message : String(error);
+                journal.log(stage, { source: "SYSTEM", level: "error", message });
+              });
+          }
+          if (queue.waiting.length < MAX_WAITING) queue.waiting.push(row);
+          else queue.left++;
+        }
+      }
+    },
+
+    send,
+
+    async close() {
+      let timer: NodeJS.Timeout | undefined;
+      const timeUp = new Promise((resolve) => {
+        timer = setTimeout(resolve, CLOSING_MS);
+      });
+      await Promise.race([Promise.all([...queues.values()].map((one) => one.running)), timeUp]);
+      clearTimeout(timer);
+    },
+  };
+}
+
+function isConsumer({ program }: Stage): boolean {
+  return program.methods.includes("onEvent") || program.methods.includes("composeWebhook");
+}
+
+function readRequest(request: JsonObject) {
+  const text = (name: string) => {
+    const value = ownValue(request, name);
+    return typeof value === "string" ? value : null;
+  };
+  const headers = ownValue(request, "headers");
+  const body = ownValue(request, "body") ?? "";
+  return {
+    url: text("url"),
+    method: (text("method") ?? "POST").toUpperCase(),
+    headers: Object.fromEntries(
+      Object.entries(isJsonObject(headers) ? headers : {}).flatMap(([name, value]) =>
+        typeof value === "string" ? [[name, value]] : [],
+      ),
+    ),
+    body: typeof body === "string" ? body : JSON.stringify(body),
+  };
+}

@@ -1,0 +1,167 @@
+import type { CapturedEvent } from "@hedgerow/core/events/event";
+import type { EventRow } from "../events/event-store.ts";
+import type { IngestionWarnings } from "../events/ingestion-warnings.ts";
+import type { Step } from "../events/steps/step.ts";
+import type { PlaceRecords } from "../persons/geo-ip.ts";
+import type { PersonStore } from "../persons/person-store.ts";
+import type { GuardedRequestOptions } from "../platform/guarded-request.ts";
+import { createChains } from "./chains.ts";
+import { createEventDelivery } from "./deliver-events.ts";
+import { createInstanceHosts } from "./instance-hosts.ts";
+import { createRunLater } from "./run-later.ts";
+import { runTransformations } from "./run-transformations.ts";
+import { DEFAULT_LIMITS, type Sandbox, type SandboxLimits } from "./sandbox.ts";
+import type { Stage } from "./stage.ts";
+import { createStorageBuffer } from "./storage-buffer.ts";
+import type { TransformationConfigStore } from "./transformation-config-store.ts";
+import { type JournalObserver, openTransformationJournal } from "./transformation-journal.ts";
+import type {
+  TransformationJobs,
+  TransformationRecords,
+  TransformationStorage,
+} from "./transformation-records.ts";
+
+/** Transformations as they run in this process. */
+export interface TransformationsAtWork {
+  /** Takes events through the transformations of their projects. */
+  readonly step: Step;
+  /** To be told of rows once they are stored. */
+  note(rows: readonly EventRow[]): void;
+  /** What was committed before the call is at work when this resolves; reports faults itself. */
+  changed(projectId: number): Promise<void>;
+  /** Writes what has been counted and logged so far. */
+  flush(): Promise<void>;
+  /** Runs what is due by the clock, as happens each second by itself. */
+  tick(): Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface AtWorkDeps {
+  readonly configs: Pick<TransformationConfigStore, "configsToRun" | "projectsToRun" | "revisions">;
+  readonly sandbox: Pick<Sandbox, "start">;
+  readonly records: TransformationRecords;
+  readonly storage: TransformationStorage;
+  readonly jobs: TransformationJobs;
+  readonly places: PlaceRecords;
+  readonly persons: Pick<PersonStore, "personByDistinctId">;
+  /** Takes events that transformations capture outside of events; survives a crash. */
+  readonly capture: (events: readonly CapturedEvent[]) => Promise<void>;
+  readonly warnings: Pick<IngestionWarnings, "note">;
+  /** Takes a config out of work, with a reason for its owners; `false` where it is not at work. */
+  readonly disableFailing: (projectId: number, id: number, reason: string) => Promise<boolean>;
+  readonly observer: JournalObserver & { disabled(): void };
+  /** Whether webhooks may reach an address that is not public. */
+  readonly isAllowed?: GuardedRequestOptions["isAllowed"];
+  readonly limits?: SandboxLimits;
+  readonly siteUrl: string;
+  readonly recordDays: number;
+  readonly clock: () => Date;
+  readonly newUuid: () => string;
+  readonly reportFault: (error: unknown, context: string) => void;
+}
+
+const TICK_MS = 1_000;
+const FLUSH_MS = 2_000;
+const PRUNE_MS = 3_600_000;
+const DAY_MS = 86_400_000;
+
+/** Loads what is enabled, and runs it from now on. */
+export async function startTransformations(deps: AtWorkDeps): Promise<TransformationsAtWork> {
+  const { clock, newUuid, reportFault, jobs, siteUrl, warnings } = deps;
+  const journal = await openTransformationJournal({
+    ...{ records: deps.records, clock, newUuid, observer: deps.observer, reportFault },
+  });
+  const storage = createStorageBuffer({ storage: deps.storage, reportFault });
+  const hosts = createInstanceHosts({
+    ...{ journal, places: deps.places, storage, jobs, capture: deps.capture, warnings },
+    ...{ clock, newUuid },
+  });
+  const chains = createChains({
+    ...{ configs: deps.configs, sandbox: deps.sandbox, hostFor: hosts.hostFor, reportFault },
+    limits: deps.limits ?? DEFAULT_LIMITS,
+    nowMs: () => clock().getTime(),
+    onStarted(stage, before) {
+      const version = `Version ${stage.version}`;
+      const message = before
+        ? `${version} takes the place of version ${before.version}, from the next event on.`
+        : `${version} is at work, from the next event on.`;
+      journal.log(stage, { source: "SYSTEM", level: "info", message });
+    },
+  });
+
+  function disable(stage: Stage, reason: string): void {
+    stage.takeOut();
+    const { projectId, configId, label } = stage;
+    const message = `Disabled. ${reason}`;
+    journal.log(stage, { source: "SYSTEM", level: "error", message });
+    const sample = { detail: `${label}: ${reason}` };
+    const sdk = { name: "", version: "" };
+    warnings.note(projectId, { type: "transformation_disabled", sdk, sample });
+    deps.observer.disabled();
+    deps.disableFailing(projectId, configId, reason).then(
+      () => changed(projectId),
+      (error: unknown) => reportFault(error, `${label} could not be disabled`),
+    );
+  }
+
+  const delivery = createEventDelivery({
+    ...{ chains, journal, jobs, persons: deps.persons, disable, siteUrl, clock },
+    isAllowed: deps.isAllowed,
+  });
+  const later = createRunLater({
+    ...{ chains, jobs, journal, send: delivery.send, disable, clock, reportFault },
+  });
+
+  async function changed(projectId: number): Promise<void> {
+    try {
+      await chains.refresh(projectId);
+    } catch (error) {
+      reportFault(error, `transformations of project ${projectId} could not be read`);
+    }
+  }
+
+  async function flush(): Promise<void> {
+    await storage.flush();
+    await journal.flush();
+  }
+
+  async function prune(): Promise<void> {
+    try {
+      await deps.records.prune(new Date(clock().getTime() - deps.recordDays * DAY_MS));
+    } catch (error) {
+      reportFault(error, "old records of transformations could not be removed");
+    }
+  }
+
+  await chains.load();
+  let flushing: Promise<void> | undefined;
+  const timers = [
+    setInterval(() => {
+      void chains.checkRevisions();
+      void later.tick();
+    }, TICK_MS),
+    setInterval(() => {
+      flushing ??= flush().finally(() => {
+        flushing = undefined;
+      });
+    }, FLUSH_MS),
+    setInterval(() => void prune(), PRUNE_MS),
+  ];
+  for (const timer of timers) timer.unref();
+  void prune();
+
+  return {
+    step: runTransformations({ chains, journal, disable, watch: hosts.watch, siteUrl }),
+    note: delivery.note,
+    changed,
+    flush,
+    tick: later.tick,
+    async close() {
+      for (const timer of timers) clearInterval(timer);
+      await delivery.close();
+      await chains.close();
+      await flushing;
+      await flush();
+    },
+  };
+}
