@@ -60,10 +60,27 @@ const FROM_ADDRESS: readonly string[] = [
   "$geoip_time_zone",
 ];
 
-const initialName = (name: string) => `$initial_${name.replace(/^\$/, "")}`;
-const initialNames: ReadonlyMap<string, string> = new Map(
-  [...FROM_EVENTS, ...FROM_ADDRESS].map((name) => [name, initialName(name)]),
+/** A property that is kept of an event: the latest value by one name, the first by the other. */
+export interface AutomaticName {
+  readonly name: string;
+  readonly initial: string;
+}
+
+/** What an event says of its person by itself: names, and at the same places their values. */
+export interface AutomaticProperties {
+  readonly names: readonly AutomaticName[];
+  readonly values: readonly Json[];
+}
+
+const automaticName = (name: string): AutomaticName => ({
+  name,
+  initial: `$initial_${name.replace(/^\$/, "")}`,
+});
+const automaticNames: ReadonlyMap<string, AutomaticName> = new Map(
+  [...FROM_EVENTS, ...FROM_ADDRESS].map((name) => [name, automaticName(name)]),
 );
+const OS = automaticName("$os");
+export const NOTHING_AUTOMATIC: AutomaticProperties = Object.freeze({ names: [], values: [] });
 
 /** Events that carry recordings and measurements, not facts about the person. */
 const WITHOUT_FACTS: ReadonlySet<string> = new Set(["$snapshot", "$performance_event"]);
@@ -73,28 +90,26 @@ const WITHOUT_FACTS: ReadonlySet<string> = new Set(["$snapshot", "$performance_e
  * each as the latest and as the initial value. Nothing of the place when the event forbids look-ups
  * by `$geoip_disable`: it then speaks of a server, not of the person.
  */
-export function automaticProperties(
-  event: string,
-  properties: JsonObject,
-): { readonly set: Map<string, Json>; readonly setOnce: Map<string, Json> } {
-  const set = new Map<string, Json>();
-  const setOnce = new Map<string, Json>();
-  if (WITHOUT_FACTS.has(event)) return { set, setOnce };
+export function automaticProperties(event: string, properties: JsonObject): AutomaticProperties {
+  if (WITHOUT_FACTS.has(event)) return NOTHING_AUTOMATIC;
   const hasPlace = ownValue(properties, "$geoip_disable") !== true;
+  const names: AutomaticName[] = [];
+  const values: Json[] = [];
+  // Not through maps or pairs: this is done for every event, with dozens of names.
   for (const name of Object.keys(properties)) {
-    const initial = initialNames.get(name);
-    if (initial === undefined) continue;
+    const known = automaticNames.get(name);
+    if (known === undefined) continue;
     const value = properties[name];
     if (value === undefined) continue;
     if (!hasPlace && name.startsWith("$geoip_")) continue;
-    set.set(name, value);
-    setOnce.set(initial, value);
+    names.push(known);
+    values.push(value);
   }
   // Some mobile SDKs say `$os_name`; it counts as `$os` where that is missing.
   const osName = ownValue(properties, "$os_name");
   if (osName !== undefined && ownValue(properties, "$os") === undefined) {
-    set.set("$os", osName);
-    setOnce.set("$initial_os", osName);
+    names.push(OS);
+    values.push(osName);
   }
-  return { set, setOnce };
+  return names.length === 0 ? NOTHING_AUTOMATIC : { names, values };
 }

@@ -1,6 +1,6 @@
 import type { CapturedEvent } from "../events/event.ts";
 import { effectiveTimeMs, type PersonUpdate, type PersonWarning } from "./person-update.ts";
-import { PropertySheet } from "./property-sheet.ts";
+import { asksForAnything, PropertySheet } from "./property-sheet.ts";
 
 /** A project has at most this many group types. */
 const MAX_GROUP_TYPES = 5;
@@ -176,7 +176,7 @@ export class PersonLedger {
     }
     const person = this.#find(update.distinctId) ?? this.#create(update.distinctId, atMs);
     const { changes } = update;
-    if (changes.set.size > 0 || changes.setOnce.size > 0 || changes.unset.length > 0) {
+    if (asksForAnything(changes)) {
       const outcome = person.sheet.apply(changes, atMs);
       if (outcome === "changed") person.isChanged = true;
       if (outcome === "too-long") warnings.push("person_properties_size_violation");

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { CapturedEvent } from "../events/event.ts";
 import type { JsonObject } from "../json.ts";
 import { effectiveTimeMs, personUpdateOf, touchedIds } from "./person-update.ts";
+import { PropertySheet } from "./property-sheet.ts";
 
 const event = (
   properties: JsonObject = {},
@@ -19,8 +20,13 @@ const event = (
 });
 const updateOf = (...args: Parameters<typeof event>) => personUpdateOf(event(...args));
 const changesOf = (...args: Parameters<typeof event>) => {
-  const { set, setOnce, unset } = updateOf(...args).changes;
-  return { set: Object.fromEntries(set), setOnce: Object.fromEntries(setOnce), unset };
+  const { changes } = updateOf(...args);
+  const sheet = new PropertySheet();
+  sheet.apply({ ...changes, unset: [] }, 0);
+  const { properties, times } = sheet.state;
+  const valuesOf = (names: object) =>
+    Object.fromEntries(Object.keys(names).map((name) => [name, properties[name]]));
+  return { set: valuesOf(times.set), setOnce: valuesOf(times.setOnce), unset: changes.unset };
 };
 
 describe("what an event says of its person", () => {

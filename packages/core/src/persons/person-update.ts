@@ -71,7 +71,9 @@ const LINKING_EVENTS: ReadonlySet<string> = new Set([
   "$create_alias",
   "$merge_dangerously",
 ]);
-const NO_CHANGES: PropertyChanges = { setOnce: new Map(), set: new Map(), unset: [] };
+const NO_VALUES: ReadonlyMap<string, Json> = new Map();
+const NO_NAMES: readonly string[] = Object.freeze([]);
+const NO_CHANGES: PropertyChanges = { setOnce: NO_VALUES, set: NO_VALUES, unset: NO_NAMES };
 
 /** What the event does to persons and groups, by its name and properties (posthog-api 9.10). */
 export function personUpdateOf(event: CapturedEvent): PersonUpdate {
@@ -148,20 +150,23 @@ function speaksOfGroupAlone(distinctId: string, group: GroupUpdate | null): bool
 }
 
 function personChanges({ event, properties }: CapturedEvent): PropertyChanges {
-  const { set, setOnce } = automaticProperties(event, properties);
-  for (const [name, value] of entriesOf(properties, "$set")) set.set(name, value);
-  for (const [name, value] of entriesOf(properties, "$set_once")) setOnce.set(name, value);
-  return { set, setOnce, unset: namesToUnset(ownValue(properties, "$unset")) };
+  return {
+    automatic: automaticProperties(event, properties),
+    set: mapOf(properties, "$set"),
+    setOnce: mapOf(properties, "$set_once"),
+    unset: namesToUnset(ownValue(properties, "$unset")),
+  };
 }
 
-function entriesOf(properties: JsonObject, name: string): readonly (readonly [string, Json])[] {
+function mapOf(properties: JsonObject, name: string): ReadonlyMap<string, Json> {
   const value = ownValue(properties, name);
-  return isJsonObject(value) ? Object.entries(value) : [];
+  return isJsonObject(value) ? new Map(Object.entries(value)) : NO_VALUES;
 }
 
 function namesToUnset(value: Json | undefined): readonly string[] {
+  if (value === undefined) return NO_NAMES;
   if (Array.isArray(value)) return value.filter((name) => typeof name === "string");
-  return isJsonObject(value) ? Object.keys(value) : [];
+  return isJsonObject(value) ? Object.keys(value) : NO_NAMES;
 }
 
 function linkOf(
@@ -205,8 +210,8 @@ function groupUpdateOf(properties: JsonObject): GroupUpdate | "invalid" {
   const key = groupKeyText(ownValue(properties, "$group_key"));
   if (typeof type !== "string" || !isGroupText(type)) return "invalid";
   if (key === null || !isGroupText(key)) return "invalid";
-  const set = new Map(entriesOf(properties, "$group_set"));
-  return { type: cleanText(type), key, changes: { set, setOnce: new Map(), unset: [] } };
+  const set = mapOf(properties, "$group_set");
+  return { type: cleanText(type), key, changes: { ...NO_CHANGES, set } };
 }
 
 function isGroupText(text: string): boolean {

@@ -1,8 +1,15 @@
 import { encodeJson } from "../exact-json.ts";
 import type { Json, JsonObject } from "../json.ts";
+import {
+  type AutomaticName,
+  type AutomaticProperties,
+  NOTHING_AUTOMATIC,
+} from "./automatic-properties.ts";
 
 /** What an event asks to be done with properties; applied in this order: once, set, unset. */
 export interface PropertyChanges {
+  /** Set before the others, under both of their names; what is asked for by name counts instead. */
+  readonly automatic?: AutomaticProperties;
   readonly setOnce: ReadonlyMap<string, Json>;
   readonly set: ReadonlyMap<string, Json>;
   readonly unset: readonly string[];
@@ -14,6 +21,11 @@ export interface PropertyTimes {
   readonly set: Readonly<Record<string, number>>;
   /** Names whose value comes from `$set_once`. */
   readonly setOnce: Readonly<Record<string, number>>;
+}
+
+/** False where applying changes makes no difference to anything. */
+export function asksForAnything({ automatic, set, setOnce, unset }: PropertyChanges): boolean {
+  return set.size > 0 || setOnce.size > 0 || unset.length > 0 || (automatic?.names.length ?? 0) > 0;
 }
 
 /** Properties as they are stored. */
@@ -42,6 +54,8 @@ export class PropertySheet {
   #removals = 0;
   /** Length of the JSON text of the values without its opening brace. */
   #length = 0;
+  /** JSON text of the values, until one of them changes: events change mostly times. */
+  #text: string | undefined;
 
   /** `textLength`, where known, is the length of the properties' JSON text; it saves counting. */
   constructor({ properties, times }: PropertyState = EMPTY, textLength?: number) {
@@ -91,6 +105,11 @@ export class PropertySheet {
 
   /** JSON text of the properties, as `state` has them. */
   get propertiesText(): string {
+    this.#text ??= this.#writeText();
+    return this.#text;
+  }
+
+  #writeText(): string {
     let text = "";
     for (const [name, { value }] of this.#entries) {
       if (value === undefined) continue;
@@ -133,6 +152,7 @@ export class PropertySheet {
       this.#entries = trial.#entries;
       this.#removals = trial.#removals;
       this.#length = trial.#length;
+      this.#text = trial.#text;
       return outcome;
     }
     return this.#applyAll(changes, atMs);
@@ -167,14 +187,26 @@ export class PropertySheet {
   }
 
   #applyAll(changes: PropertyChanges, atMs: number): "changed" | "unchanged" {
+    const { automatic = NOTHING_AUTOMATIC, set, setOnce, unset } = changes;
+    const { names, values } = automatic;
     let changed = false;
-    for (const [name, value] of changes.setOnce) {
-      if (this.#setOnce(name, value, atMs)) changed = true;
+    for (let at = 0; at < names.length; at++) {
+      const { initial } = names[at] as AutomaticName;
+      const named = setOnce.size > 0 ? setOnce.get(initial) : undefined;
+      if (this.#setOnce(initial, named ?? (values[at] as Json), atMs)) changed = true;
     }
-    for (const [name, value] of changes.set) {
-      if (this.#set(name, value, atMs)) changed = true;
+    if (setOnce.size > 0) {
+      for (const [name, value] of setOnce) if (this.#setOnce(name, value, atMs)) changed = true;
     }
-    for (const name of changes.unset) {
+    for (let at = 0; at < names.length; at++) {
+      const { name } = names[at] as AutomaticName;
+      const named = set.size > 0 ? set.get(name) : undefined;
+      if (this.#set(name, named ?? (values[at] as Json), atMs)) changed = true;
+    }
+    if (set.size > 0) {
+      for (const [name, value] of set) if (this.#set(name, value, atMs)) changed = true;
+    }
+    for (const name of unset) {
       if (this.#unset(name, atMs)) changed = true;
     }
     return changed ? "changed" : "unchanged";
@@ -222,6 +254,7 @@ export class PropertySheet {
       if (atMs < entry.atMs) return false;
       if (entry.value === undefined && atMs === entry.atMs) return false;
       if (entry.value !== undefined) {
+        this.#text = undefined;
         this.#length -= lengthOf(name, entry.value);
         this.#entries.delete(name);
       }
@@ -232,6 +265,7 @@ export class PropertySheet {
 
   /** Adds a property that is absent, behind the others. */
   #add(name: string, entry: Entry & { value: Json }): void {
+    this.#text = undefined;
     this.#length += lengthOf(name, entry.value);
     if (this.#entries.delete(name)) this.#removals--;
     this.#entries.set(name, entry);
@@ -240,6 +274,7 @@ export class PropertySheet {
   /** Gives a property that is present another value. */
   #replace(name: string, entry: Entry, value: Json): void {
     if (entry.value === undefined || isSame(entry.value, value)) return;
+    this.#text = undefined;
     this.#length += lengthOf(name, value) - lengthOf(name, entry.value);
     entry.value = value;
   }
@@ -320,10 +355,19 @@ function lengthOf(name: string, value: Json): number {
 }
 
 /** An upper bound of what the changes may add to the JSON text. */
-function growthOf({ setOnce, set }: PropertyChanges): number {
+function growthOf({ automatic = NOTHING_AUTOMATIC, setOnce, set }: PropertyChanges): number {
+  const { names, values } = automatic;
   let growth = 0;
-  for (const [name, value] of setOnce) growth += boundOf(name) + boundOf(value);
-  for (const [name, value] of set) growth += boundOf(name) + boundOf(value);
+  for (let at = 0; at < names.length; at++) {
+    const { name, initial } = names[at] as AutomaticName;
+    growth += boundOf(name) + boundOf(initial) + 2 * boundOf(values[at] as Json);
+  }
+  if (setOnce.size > 0) {
+    for (const [name, value] of setOnce) growth += boundOf(name) + boundOf(value);
+  }
+  if (set.size > 0) {
+    for (const [name, value] of set) growth += boundOf(name) + boundOf(value);
+  }
   return growth;
 }
 

@@ -13,22 +13,25 @@ const GENERATION_SIZE = 16_384;
 /** Remembers the last sixteen to thirty-two thousand events. */
 export function createRecentEvents(): RecentEvents {
   /** What makes an event this one, by project and uuid. */
-  let young = new Map<string, string>();
-  let old = new Map<string, string>();
+  let young = new Map<number, Map<string, string>>();
+  let old = young;
+  let youngSize = 0;
 
-  const find = (projectId: number, uuid: string): string | undefined => {
-    const key = `${projectId} ${uuid}`;
-    return young.get(key) ?? old.get(key);
-  };
+  const find = (projectId: number, uuid: string): string | undefined =>
+    young.get(projectId)?.get(uuid) ?? old.get(projectId)?.get(uuid);
 
   return {
     add(projectId, event) {
       if (find(projectId, event.uuid) !== undefined) return;
-      if (young.size >= GENERATION_SIZE) {
+      if (youngSize >= GENERATION_SIZE) {
         old = young;
         young = new Map();
+        youngSize = 0;
       }
-      young.set(`${projectId} ${event.uuid}`, samenessOf(event));
+      const sameProject = young.get(projectId) ?? new Map<string, string>();
+      young.set(projectId, sameProject);
+      sameProject.set(event.uuid, samenessOf(event));
+      youngSize++;
     },
     compare(projectId, event) {
       const known = find(projectId, event.uuid);
