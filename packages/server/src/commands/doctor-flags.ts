@@ -43,7 +43,9 @@ function print(report: ConsistencyReport): void {
   );
   if (isPartial) console.log("there was no time for more persons");
   for (const { key, feed, distinctId, local, server } of differences) {
-    console.log(`differs  ${key}  ${distinctId}  local ${local}, server ${server} (${feed})`);
+    console.log(
+      `differs  ${key}  ${distinctId ?? "a person"}  local ${local}, server ${server} (${feed})`,
+    );
   }
   console.log(differing === 0 ? "no differences" : `${differing} differences`);
 }
@@ -141,7 +143,7 @@ interface WireReport extends Omit<ConsistencyReport, "leftToServer" | "isPartial
   readonly left_to_server: number;
   readonly is_partial: boolean;
   readonly differences: readonly (Omit<FlagDifference, "distinctId" | "personId"> & {
-    readonly distinct_id: string;
-    readonly person_id: string;
+    readonly distinct_id: string | null;
+    readonly person_id: string | null;
   })[];
 }

@@ -1,8 +1,9 @@
 import { Type } from "typebox";
 import type { App } from "../http/app.ts";
 import { Refusal } from "../http/errors.ts";
-import { access, projectOf } from "../http/management-api.ts";
+import { access, mayRead, projectOf } from "../http/management-api.ts";
 import { queryText } from "../http/query-text.ts";
+import { Nullable } from "../http/wire-schemas.ts";
 import type { CheckConsistency } from "./consistency.ts";
 
 const MAX_PERSONS = 10_000;
@@ -44,8 +45,12 @@ export function consistencyRoutes(
               Type.Object({
                 key: Type.String(),
                 feed: Type.String(),
-                distinct_id: Type.String(),
-                person_id: Type.String(),
+                distinct_id: Nullable(
+                  Type.String({
+                    description: "`null` for keys that may not read persons (`person:read`).",
+                  }),
+                ),
+                person_id: Nullable(Type.String({ description: "The same." })),
                 local: value,
                 server: value,
               }),
@@ -66,14 +71,15 @@ export function consistencyRoutes(
         projectOf(request).id,
         { maxPersons },
       );
+      const mayName = mayRead(request, "person:read");
       return {
         ...counts,
         left_to_server: leftToServer,
         is_partial: isPartial,
         differences: differences.map(({ distinctId, personId, ...difference }) => ({
           ...difference,
-          distinct_id: distinctId,
-          person_id: personId,
+          distinct_id: mayName ? distinctId : null,
+          person_id: mayName ? personId : null,
         })),
       };
     },

@@ -4,6 +4,7 @@ import type { Json, JsonObject } from "@hedgerow/core/json";
 import { describe, expect, test } from "vitest";
 import { type CheckConsistency, createCheckConsistency, type LocalFeed } from "./consistency.ts";
 import type { LiveFlag, VersionedDefinitions } from "./flag-store.ts";
+import { openFlagsApi } from "./flags-api.setup.ts";
 import { wireLocalDefinitions } from "./local-evaluation.schemas.ts";
 
 const now = new Date("2026-03-01T10:00:00Z");
@@ -159,5 +160,36 @@ describe("comparing local with remote evaluation", () => {
     expect(new Set(report.differences.map(({ key }) => key))).toEqual(
       new Set(["pro", "needs-pro"]),
     );
+  });
+});
+
+describe("comparing over HTTP", () => {
+  test("[LE-14] differences name their persons to keys that may read persons, and to no others", async () => {
+    const api = await openFlagsApi({
+      feedOf: (projectId, made, options) => {
+        const feed = wireLocalDefinitions(projectId, made, options);
+        return { ...feed, flags: feed.flags.map((flag) => ({ ...flag, active: false })) };
+      },
+    });
+    try {
+      const projectId = await api.newProject();
+      const { uuid } = await api.newPerson(projectId, ["ann"]);
+      const path = `/api/projects/${projectId}/feature_flags`;
+      const filters = { groups: [{ properties: [], rollout_percentage: 100 }] };
+      await api.send("POST", path, { key: "on", filters });
+      const difference = { key: "on", local: false, server: true };
+      for (const [scopes, named] of [
+        [["*"], { distinct_id: "ann", person_id: uuid }],
+        [["feature_flag:read"], { distinct_id: null, person_id: null }],
+      ] as const) {
+        api.granted.scopes = scopes;
+        const { status, body } = await api.send("GET", `${path}/consistency`);
+        expect(status).toBe(200);
+        expect(body).toMatchObject({ persons: 1, differing: 2 });
+        expect(body.differences[0]).toMatchObject({ ...difference, ...named });
+      }
+    } finally {
+      await api.close();
+    }
   });
 });

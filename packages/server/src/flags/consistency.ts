@@ -35,8 +35,9 @@ export interface FlagDifference {
   readonly key: string;
   /** Which definitions: with cohorts beside the flags, or restated without them. */
   readonly feed: "with_cohorts" | "without_cohorts";
-  readonly distinctId: string;
-  readonly personId: string;
+  /** Both `null` where persons are not to be named. */
+  readonly distinctId: string | null;
+  readonly personId: string | null;
   readonly local: boolean | string;
   readonly server: boolean | string;
 }

@@ -35,6 +35,8 @@ import { managementApi } from "../http/management-api.ts";
 import { publicApi } from "../http/public-api.ts";
 import { createChangeDefinitions } from "./change-definitions.ts";
 import { createCompiledFlags } from "./compiled-flags.ts";
+import { consistencyRoutes } from "./consistency.routes.ts";
+import { createCheckConsistency } from "./consistency.ts";
 import { copyFlagRoutes } from "./copy-flags.routes.ts";
 import { createCopyFlag } from "./copy-flags.ts";
 import { createPayloadSeal } from "./encrypted-payloads.ts";
@@ -60,9 +62,15 @@ export interface Answer {
 }
 
 /** The management and local evaluation routes over a fresh embedded store, for one user. */
-export async function openFlagsApi(
-  reachOptions: { readonly maxCountMs?: number; readonly patienceMs?: number } = {},
-) {
+export async function openFlagsApi({
+  feedOf = wireLocalDefinitions,
+  ...reachOptions
+}: {
+  readonly maxCountMs?: number;
+  readonly patienceMs?: number;
+  /** What local evaluation is compared by. */
+  readonly feedOf?: typeof wireLocalDefinitions;
+} = {}) {
   const database = await openTemporarySqlite();
   const accounts = createAccountStore(database);
   const flagStore = createFlagStore(database);
@@ -175,6 +183,15 @@ export async function openFlagsApi(
         caughtUp: async () => {},
         clock: () => clock.now,
         ...reachOptions,
+      });
+      consistencyRoutes(management, {
+        checkConsistency: createCheckConsistency({
+          audience: createAudience(database),
+          compiledFlags,
+          compile: (definitions) => compileFlags(definitions, { backtracking }),
+          feedOf,
+          clock: () => clock.now,
+        }),
       });
       flagReachRoutes(management, {
         reach,
