@@ -13,6 +13,13 @@ export interface MeasuredProperty {
 export interface MeasuredEvent {
   readonly event: string | null;
   readonly filters: readonly MeasuredProperty[];
+  /** Events that count as well: the other steps of an action. */
+  readonly or?: readonly MeasuredEvent[];
+}
+
+/** The kinds of events that count, each by one name and its properties. */
+export function alternativesOf({ or = [], ...first }: MeasuredEvent): readonly MeasuredEvent[] {
+  return [first, ...or.flatMap(alternativesOf)];
 }
 
 /** What a unit's events come to. A unit without events has zero. */

@@ -486,10 +486,15 @@ export function describeExperimentMeasures(
     }) as fc.Arbitrary<Happening>;
     const window = fc.constantFrom(null, 4 * MINUTE, 10 * MINUTE);
     const filters = fc.constantFrom({}, {}, { kind: "a" });
+    const kind = fc
+      .tuple(fc.constantFrom("bought", "paid", null), filters)
+      .map(([name, where]) => event(name, where));
     const source = fc.record({
-      events: fc
-        .tuple(fc.constantFrom("bought", "paid", null), filters)
-        .map(([name, where]) => event(name, where)),
+      events: fc.oneof(
+        kind,
+        kind,
+        fc.tuple(kind, kind).map(([first, other]) => ({ ...first, or: [other] })),
+      ),
       measure: fc.constantFrom<Measure>(
         { kind: "total" },
         { kind: "active" },
@@ -610,9 +615,10 @@ export function describeExperimentMeasures(
       }
       const follow = (id: string): string => into.get(id) ?? id;
       const units = new Map<string, Happening[]>();
-      const is = ({ event: name, filters: wanted }: MeasuredEvent, one: Happening) =>
-        (name === null || one.name === name) &&
-        wanted.every(({ key, value }) => one.properties?.[key] === value);
+      const is = (measured: MeasuredEvent, one: Happening): boolean =>
+        ((measured.event === null || one.name === measured.event) &&
+          measured.filters.every(({ key, value }) => one.properties?.[key] === value)) ||
+        (measured.or ?? []).some((other) => is(other, one));
       for (const one of happenings) {
         const unit = query.groupTypeIndex === null ? follow(one.person ?? "") : one.group;
         if (unit === undefined || one.minute >= 20) continue;

@@ -14,7 +14,7 @@ import {
   wireTimeseries,
 } from "./experiment-timeseries.schemas.ts";
 import type { Experiments } from "./experiments.ts";
-import { anyMetricOf, exposureCriteriaOf, methodOf } from "./metric.schemas.ts";
+import { anyMetricOf, exposureOf, methodOf } from "./metric.schemas.ts";
 
 /** How a metric's estimate and its interval went from day to day (posthog-api 5.14). */
 export function experimentTimeseriesRoutes(
@@ -48,13 +48,13 @@ export function experimentTimeseriesRoutes(
         ...secondaryMetricsOf(view).filter(({ isInsight }) => !isInsight),
       ].find(({ sent }) => ownValue(sent, "uuid") === uuid);
       if (!found) throw new Refusal("not_found", "The experiment has no metric with this uuid.");
-      const { startDate, exposureCriteria, statsConfig } = view.experiment;
+      const { startDate, statsConfig } = view.experiment;
       if (startDate === null) throw noResults(NO_DATA);
       const method = methodOf(statsConfig);
       const analysis = await analyseExperiment.analyse({
         project,
         view,
-        criteria: exposureCriteriaOf(exposureCriteria, project.timeZone),
+        criteria: exposureOf(view.experiment, project.timeZone),
         refresh: queryText(request.query, "refresh") === "true",
         metric: anyMetricOf(found.sent, found.attr, project.timeZone),
         method,

@@ -49,6 +49,16 @@ describe("reading metrics", () => {
     });
   });
 
+  it("[XM-14] reads an action as its steps, of which any counts", () => {
+    const steps = [{ event: "bought" }, { event: "paid", properties: [{ key: "a", value: 1 }] }];
+    const paid = { event: "paid", filters: [{ key: "a", operator: "exact", value: 1 }] };
+    expect(read({ source: { kind: "ActionsNode", name: "Ordered", steps } })).toMatchObject({
+      source: { events: { event: "bought", filters: [], or: [paid] } },
+    });
+    const one = read({ source: { kind: "ActionsNode", steps: steps.slice(1) } });
+    expect(one).toMatchObject({ source: { events: paid } });
+  });
+
   it("[XR-14] refuses what it cannot measure, naming the field", () => {
     const filter = (sent: object) => ({ source: { ...SOURCE, properties: [sent] } });
     for (const [fields, attr] of [
@@ -58,7 +68,10 @@ describe("reading metrics", () => {
       [{ metric_type: null }, "m__metric_type"],
       [{ source: null }, "m__source"],
       [{ source: "bought" }, "m__source"],
-      [{ source: { kind: "ActionsNode", id: 1 } }, "m__source__kind"],
+      [{ source: { kind: "SomeNode", id: 1 } }, "m__source__kind"],
+      [{ source: { kind: "ActionsNode", id: 1 } }, "m__source__steps"],
+      [{ source: { kind: "ActionsNode", steps: [] } }, "m__source__steps"],
+      [{ source: { kind: "ActionsNode", steps: [{}] } }, "m__source__steps__0__event"],
       [{ source: { kind: "EventsNode" } }, "m__source__event"],
       [{ source: { ...SOURCE, event: 5 } }, "m__source__event"],
       [{ source: { ...SOURCE, math: "hogql" } }, "m__source__math"],
@@ -105,7 +118,7 @@ describe("reading metrics", () => {
     ).toEqual({ marker: { event: "seen", filters: [] }, severalVariants: "first-seen" });
     const criteria = (sent: object) => refused(() => exposureCriteriaOf({ ...sent }, "UTC")).attr;
     expect(criteria({ exposure_config: { kind: "ActionsNode", id: 1 } })).toBe(
-      "exposure_criteria__exposure_config__kind",
+      "exposure_criteria__exposure_config__steps",
     );
     expect(methodOf(null)).toEqual({ method: "bayesian", level: 0.95, difference: "relative" });
     expect(methodOf({ bayesian: { ci_level: 0.9, difference_type: "absolute" } })).toEqual({

@@ -332,7 +332,6 @@ export function exposureCriteriaOf(sent: JsonObject | null, timeZone: string): E
     severalVariants: handling === "first_seen" ? "first-seen" : "exclude",
     ...epochOf(sent),
     ...(ownValue(sent, "filterTestAccounts") === true && { filterTestAccounts: true }),
-    ...(ownValue(sent, "filterTestAccounts") === true && { filterTestAccounts: true }),
     marker:
       config === null
         ? null
@@ -520,10 +519,32 @@ function measureOf(place: Place): Measure {
   }
 }
 
-/** An event node; `null` for its name means every event. */
+/**
+ * An event node; `null` for its name means every event. An `ActionsNode` brings its `steps`, of which any
+ * counts: there are no stored actions to name by an id.
+ */
 function eventOf(place: Place, kinds: readonly string[] = ["EventsNode"]): MeasuredEvent {
-  const kind = choiceOf(place, "kind", kinds);
+  const kind = choiceOf(place, "kind", [...kinds, "ActionsNode"]);
   if (kind === undefined) throw missing(place, "kind");
+  return kind === "ActionsNode" ? actionOf(place) : namedEventOf(place);
+}
+
+function actionOf(place: Place): MeasuredEvent {
+  const steps = ownValue(place.object, "steps") ?? null;
+  if (steps === null) throw missing(place, "steps");
+  if (!Array.isArray(steps)) throw refuse(place, "steps", "Expected a list of items.");
+  if (steps.length > MAX_STEPS)
+    throw refuse(place, "steps", `An action has at most ${MAX_STEPS} steps.`);
+  const [first, ...or] = (steps as readonly Json[]).map((step, index) => {
+    const at = `steps__${index}`;
+    if (!isJsonObject(step)) throw refuse(place, at, "Expected an object.");
+    return namedEventOf({ ...place, object: step, attr: `${place.attr}__${at}` });
+  });
+  if (first === undefined) throw refuse(place, "steps", "An action needs at least one step.");
+  return or.length === 0 ? first : { ...first, or };
+}
+
+function namedEventOf(place: Place): MeasuredEvent {
   const event = ownValue(place.object, "event");
   if (event === undefined || event === "") throw missing(place, "event");
   if (event !== null && typeof event !== "string")

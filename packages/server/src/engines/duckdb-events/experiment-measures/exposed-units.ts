@@ -1,4 +1,4 @@
-import type { MeasuredEvent } from "@hedgerow/core/experiments/metric";
+import { alternativesOf, type MeasuredEvent } from "@hedgerow/core/experiments/metric";
 import {
   HOLDOUT_PREFIX,
   MAX_CELLS,
@@ -48,7 +48,7 @@ export async function createExposed(reading: Reading, breakdown: string | null):
       : `, ${withoutQuotes(texts.textOf(breakdown)(parameters))} as cell_value`;
   const conditions = [
     ...commonConditions(query, parameters),
-    marker.condition(parameters),
+    `(${marker.condition(parameters)})`,
     `${unit} is not null`,
   ];
   const declared = query.variants.map((key) => parameters.bind(key));
@@ -86,9 +86,9 @@ async function prepareMarker(
   const place = { name: "marker", join: "", lookbackMs: 0 };
   const matching = await matchEvents(reading, [events], place);
   const isMarker = matching.conditionOf(events);
-  const isCalled = events.event === FLAG_CALLED;
+  const isCalled = alternativesOf(events).every(({ event }) => event === FLAG_CALLED);
   const condition: Part = isCalled
-    ? (parameters) => `${isMarker(parameters)} and e.feature_flag = ${parameters.bind(flagKey)}`
+    ? (parameters) => `(${isMarker(parameters)}) and e.feature_flag = ${parameters.bind(flagKey)}`
     : isMarker;
   const carried = `$feature/${flagKey}`;
   const properties = [...(isCalled ? [] : [carried]), ...(breakdown === null ? [] : [breakdown])];

@@ -1,6 +1,6 @@
 import type { DuckDBConnection } from "@duckdb/node-api";
 import { encodeJson, parseExactJson } from "@hedgerow/core/exact-json";
-import type { MeasuredEvent } from "@hedgerow/core/experiments/metric";
+import { alternativesOf, type MeasuredEvent } from "@hedgerow/core/experiments/metric";
 import { type JsonObject, ownValue } from "@hedgerow/core/json";
 import { createSlices } from "../../../platform/slices.ts";
 import { type Candidate, readTexts, runsOf } from "../performers.ts";
@@ -38,21 +38,24 @@ export async function matchEvents(
 ): Promise<Matching> {
   const filtersOf = ({ filters }: MeasuredEvent) => [...filters, ...query.everyEvent];
   const filtered = new Map<string, MeasuredEvent>();
-  for (const kind of kinds) if (filtersOf(kind).length > 0) filtered.set(identify(kind), kind);
+  for (const kind of kinds.flatMap(alternativesOf))
+    if (filtersOf(kind).length > 0) filtered.set(identify(kind), kind);
   const conditions = [...filtered.values()].map((kind, index) => ({
     kind,
     column: Math.floor(index / BITS),
     bit: 1 << (index % BITS),
     condition: query.conditionOf(filtersOf(kind)),
   }));
+  const conditionOfOne = (kind: MeasuredEvent, parameters: Parameters): string => {
+    const filter = conditions[[...filtered.keys()].indexOf(identify(kind))];
+    const parts = [...namedBy(kind, parameters)];
+    if (filter) parts.push(`(coalesce(${name}.is_${filter.column}, 0) & ${filter.bit}) <> 0`);
+    return parts.join(" and ") || "true";
+  };
   const conditionOf = (kind: MeasuredEvent): Part => {
-    const index = [...filtered.keys()].indexOf(identify(kind));
-    const filter = conditions[index];
-    return (parameters) => {
-      const parts = [...namedBy(kind, parameters)];
-      if (filter) parts.push(`(coalesce(${name}.is_${filter.column}, 0) & ${filter.bit}) <> 0`);
-      return parts.join(" and ") || "true";
-    };
+    const kindsOfIt = alternativesOf(kind);
+    return (parameters) =>
+      kindsOfIt.map((one) => `(${conditionOfOne(one, parameters)})`).join(" or ");
   };
   if (conditions.length === 0) return { join: "", conditionOf };
 

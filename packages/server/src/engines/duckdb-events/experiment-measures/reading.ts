@@ -58,6 +58,12 @@ export async function createExceptedPersons({ connection, query }: Reading): Pro
     appender.endRow();
   }
   appender.closeSync();
+  // Whoever was merged into another person is that one now.
+  await connection.run(
+    `delete from excepted_persons
+      where person_id in (select from_id from person_merges where project_id = $1)`,
+    [query.projectId],
+  );
   await connection.run(
     `insert into excepted_persons select from_id from person_merges
       where project_id = $1 and into_id in (select person_id from excepted_persons)`,

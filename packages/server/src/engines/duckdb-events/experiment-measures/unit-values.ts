@@ -1,8 +1,9 @@
-import type {
-  MeanMetric,
-  MeasureSource,
-  QuantileMetric,
-  RatioMetric,
+import {
+  alternativesOf,
+  type MeanMetric,
+  type MeasureSource,
+  type QuantileMetric,
+  type RatioMetric,
 } from "@hedgerow/core/experiments/metric";
 import { quantileRanks } from "@hedgerow/core/statistics/quantile-metric";
 import type {
@@ -156,10 +157,10 @@ async function scanEvents(
     values.map(({ source }) => source.events),
     { name: "measured", join, lookbackMs },
   );
-  const groups = new Map<string | null, Column[]>();
+  const groups = new Map<string, Column[]>();
   for (const [index, value] of values.entries()) {
-    const { event } = value.source.events;
-    groups.set(event, [...(groups.get(event) ?? []), { ...value, index }]);
+    const kind = identify(namesOf([value]));
+    groups.set(kind, [...(groups.get(kind) ?? []), { ...value, index }]);
   }
   const tables: { name: string; columns: number[] }[] = [];
   const notNumbers = values.map(() => 0);
@@ -246,6 +247,17 @@ async function createUnitValues(
   };
 }
 
+/** The names of the events that count for any value; `null` where all do. */
+function namesOf(values: readonly Value[]): readonly string[] | null {
+  const all = values.flatMap(({ source }) => alternativesOf(source.events));
+  const names = new Set<string>();
+  for (const { event } of all) {
+    if (event === null) return null;
+    names.add(event);
+  }
+  return [...names].sort();
+}
+
 function propertyOf({ source }: Value): string | undefined {
   return "property" in source.measure ? source.measure.property : undefined;
 }
@@ -290,9 +302,9 @@ function countEvents(
     ...commonConditions(query, parameters, lookbackMs),
     declaredArms(query, parameters),
   ];
-  const names = new Set(values.map(({ source }) => source.events.event));
-  if (!names.has(null)) {
-    const listed = [...names].flatMap((name) => (name === null ? [] : [parameters.bind(name)]));
+  const names = namesOf(values);
+  if (names !== null) {
+    const listed = names.map((name) => parameters.bind(name));
     where.push(`e.event in (${listed.join()})`);
   }
   // Values of the same events share a condition; a single one need not be told of each event.
