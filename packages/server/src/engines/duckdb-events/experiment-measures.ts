@@ -1,5 +1,6 @@
 import type { DuckDBConnection } from "@duckdb/node-api";
 import type { Metric } from "@hedgerow/core/experiments/metric";
+import { QueryTooLong } from "../../events/event-store.ts";
 import type {
   ArmMeasure,
   BreakdownCell,
@@ -47,8 +48,12 @@ export function createExperimentMeasures(
     takeTurn(() =>
       read(async (connection, timeUp) => {
         const reading = { connection, timeUp, query };
-        await createExceptedPersons(reading);
-        return await use(reading);
+        try {
+          await createExceptedPersons(reading);
+          return await use(reading);
+        } catch (error) {
+          throw isOutOfRoom(error) ? new QueryTooLong({ cause: error }) : error;
+        }
       }, MEASURE_LIMIT_MS),
     );
   return {
@@ -98,6 +103,11 @@ export function createExperimentMeasures(
         });
       }),
   };
+}
+
+/** Whether an answer needs more memory than DuckDB may use, or more room to spill to. */
+function isOutOfRoom(error: unknown): boolean {
+  return error instanceof Error && /\bOut of Memory Error\b/.test(error.message);
 }
 
 function isOfValues(metric: Metric): metric is ValueMetric {

@@ -6,6 +6,7 @@ import type {
   RetentionMetric,
 } from "@hedgerow/core/experiments/metric";
 import type { TimeZone } from "@hedgerow/core/flags/zoned-date";
+import { QueryTooLong } from "../../../events/event-store.ts";
 import type { ArmMeasure } from "../../../experiments/experiment-measures.ts";
 import { createSlices } from "../../../platform/slices.ts";
 import type { Exposed } from "./exposed-units.ts";
@@ -25,6 +26,8 @@ export type StepMetric = FunnelMetric | RetentionMetric;
 
 /** Kinds of events told by one number. */
 const BITS = 30;
+/** Events of one unit that are held at a time: who has more is no person, and no group to compare. */
+const MAX_UNIT_EVENTS = 500_000;
 
 /**
  * Measures metrics by one scan of the events, unit by unit, each by the rules of core. The table
@@ -126,6 +129,7 @@ async function* unitsOf(
     parameters.values,
   );
   let unit: UnitEvents | undefined;
+  const kindsOf = createKinds();
   const slices = createSlices();
   for await (const rows of result.yieldRows()) {
     for (const row of rows) {
@@ -141,7 +145,8 @@ async function* unitsOf(
         if (unit) yield unit;
         unit = { number, variant, cell, exposureMs, events: [] };
       }
-      if (at !== null) unit.events.push({ at, kinds: kindsOfBits(bits) });
+      if (at !== null) unit.events.push({ at, kinds: kindsOf(bits) });
+      if (unit.events.length > MAX_UNIT_EVENTS) throw new QueryTooLong();
       if (slices.isOver()) {
         await slices.next();
         timeUp();
@@ -149,6 +154,17 @@ async function* unitsOf(
     }
   }
   if (unit) yield unit;
+}
+
+/** Reads kinds from bits; events of the same kinds share one list. */
+function createKinds(): (columns: readonly number[]) => readonly number[] {
+  const known = new Map<string, readonly number[]>();
+  return (columns) => {
+    const name = columns.join();
+    const kinds = known.get(name) ?? kindsOfBits(columns);
+    known.set(name, kinds);
+    return kinds;
+  };
 }
 
 function kindsOfBits(columns: readonly number[]): readonly number[] {
