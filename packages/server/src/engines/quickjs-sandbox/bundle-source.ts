@@ -1,0 +1,256 @@
+import { build, type Message, type Plugin, stop } from "esbuild";
+import type { SourceFiles, SourceProblem } from "../../transformations/sandbox.ts";
+import { findEntry, loaderOf, plainPath, resolveFile } from "./find-entry.ts";
+
+/** What a source becomes before it is run: the text of one function expression, and where it came from. */
+export type Bundle =
+  | { readonly kind: "bundled"; readonly code: string; readonly sourceMap: string }
+  | { readonly kind: "refused"; readonly problems: readonly SourceProblem[] };
+
+/** Names that a source may define for the sandbox, exported or not. */
+export const MEANINGFUL_NAMES = [
+  "setupPlugin",
+  "teardownPlugin",
+  "getSettings",
+  "processEvent",
+  "processEventBatch",
+  "onEvent",
+  "exportEvents",
+  "composeWebhook",
+  "runEveryMinute",
+  "runEveryHour",
+  "runEveryDay",
+  "jobs",
+  "metrics",
+] as const;
+
+/** Modules that the sandbox has for everybody; what they hold is made inside of it. */
+export const GUEST_MODULES: ReadonlySet<string> = new Set([
+  "@posthog/plugin-scaffold",
+  "@posthog/plugin-contrib",
+  "posthog-plugins",
+  "@maxmind/geoip2-node",
+  "buffer",
+  "crypto",
+  "node-fetch",
+  "cross-fetch",
+  "querystring",
+  "url",
+  "util",
+  "zlib",
+]);
+
+const MAX_SOURCE_LENGTH = 8_000_000;
+const MAX_CODE_LENGTH = 4_000_000;
+const MAX_FILES = 2_000;
+const MAX_PROBLEMS = 20;
+/** How deep brackets may nest in a file: deeper ones exhaust the stack of whoever parses them. */
+const MAX_NESTING = 2_000;
+const IDLE_MS = 5_000;
+
+const SOURCES = "source";
+const MODULES = "guest-module";
+const ENTRY = "\0entry";
+
+/** Bundles sources. Holds the bundler's process only while it is used. */
+export class SourceBundler {
+  #underWay = 0;
+  #idle: NodeJS.Timeout | undefined;
+
+  /** Never rejects for what a source holds. */
+  async bundle(files: SourceFiles): Promise<Bundle> {
+    const tooMuch = findExcess(files);
+    if (tooMuch !== null) return { kind: "refused", problems: [tooMuch] };
+    const entry = findEntry(files);
+    if (entry.kind === "missing") return { kind: "refused", problems: [entry.problem] };
+    this.#underWay += 1;
+    clearTimeout(this.#idle);
+    try {
+      return await bundleFrom(files, entry.main, entry.library);
+    } finally {
+      this.#underWay -= 1;
+      if (this.#underWay === 0) {
+        this.#idle = setTimeout(() => void stop(), IDLE_MS);
+        this.#idle.unref();
+      }
+    }
+  }
+
+  async close(): Promise<void> {
+    clearTimeout(this.#idle);
+    await stop();
+  }
+}
+
+async function bundleFrom(
+  files: SourceFiles,
+  main: string,
+  library: string | null,
+  isSecondTry = false,
+): Promise<Bundle> {
+  try {
+    const result = await build({
+      entryPoints: [ENTRY],
+      bundle: true,
+      write: false,
+      format: "cjs",
+      platform: "neutral",
+      target: "es2022",
+      charset: "utf8",
+      outfile: "/index.js",
+      sourcemap: "external",
+      sourcesContent: false,
+      legalComments: "none",
+      logLevel: "silent",
+      logLimit: MAX_PROBLEMS,
+      define: { "process.env.NODE_ENV": '"production"' },
+      // Given here, so that none is looked for on the disk.
+      tsconfigRaw: { compilerOptions: { experimentalDecorators: true } },
+      plugins: [inMemory(files, main, library)],
+    });
+    const code = result.outputFiles.find((file) => file.path.endsWith(".js"))?.text ?? "";
+    const sourceMap = result.outputFiles.find((file) => file.path.endsWith(".map"))?.text ?? "{}";
+    if (code.length > MAX_CODE_LENGTH) {
+      return refuse({ file: main, line: 0, column: 0, message: "the bundled source is too large" });
+    }
+    return {
+      kind: "bundled",
+      code: `(function (exports, module, require, require_guest, __expose) {\n${code}\n})`,
+      sourceMap,
+    };
+  } catch (error) {
+    const messages = (error as { errors?: readonly Message[] }).errors;
+    if (messages !== undefined && messages.length > 0) {
+      return { kind: "refused", problems: messages.slice(0, MAX_PROBLEMS).map(describe) };
+    }
+    // The bundler's process ended, be it for another source that it choked on.
+    await stop();
+    if (!isSecondTry) return bundleFrom(files, main, library, true);
+    return refuse({ file: main, line: 0, column: 0, message: "the source cannot be bundled" });
+  }
+}
+
+function refuse(problem: SourceProblem): Bundle {
+  return { kind: "refused", problems: [problem] };
+}
+
+function findExcess(files: SourceFiles): SourceProblem | null {
+  const paths = Object.keys(files);
+  if (paths.length > MAX_FILES) {
+    return { file: "", line: 0, column: 0, message: `more than ${MAX_FILES} files` };
+  }
+  let length = 0;
+  for (const path of paths) {
+    const text = files[path] ?? "";
+    length += text.length;
+    if (path.startsWith("/") || path.includes("\0") || plainPath(path) !== path) {
+      return { file: path, line: 0, column: 0, message: "paths must be relative and plain" };
+    }
+    if (loaderOf(path) !== "text" && nestsTooDeep(text)) {
+      return { file: path, line: 0, column: 0, message: `nested deeper than ${MAX_NESTING}` };
+    }
+  }
+  if (length <= MAX_SOURCE_LENGTH) return null;
+  return { file: "", line: 0, column: 0, message: `more than ${MAX_SOURCE_LENGTH} characters` };
+}
+
+/** Counts brackets wherever they stand, in texts and comments as well: only vast counts matter. */
+function nestsTooDeep(text: string): boolean {
+  let depth = 0;
+  let signs = 0;
+  for (let index = 0; index < text.length; index += 1) {
+    const code = text.charCodeAt(index);
+    if (code === 40 || code === 91 || code === 123) depth += 1;
+    else if (code === 41 || code === 93 || code === 125) depth = Math.max(0, depth - 1);
+    // Runs of unary operators nest without brackets.
+    if (code === 33 || code === 126 || code === 43 || code === 45) signs += 1;
+    else if (code > 32) signs = 0;
+    if (depth > MAX_NESTING || signs > MAX_NESTING) return true;
+  }
+  return false;
+}
+
+/** The only files there are: the bundler never reads the disk. */
+function inMemory(files: SourceFiles, main: string, library: string | null): Plugin {
+  return {
+    name: "in-memory",
+    setup({ onResolve, onLoad }) {
+      onResolve({ filter: /.*/ }, ({ path, importer, kind }) => {
+        if (kind === "entry-point") return { path: main, namespace: SOURCES };
+        const bare = path.replace(/^node:/, "");
+        if (GUEST_MODULES.has(bare)) return { path: bare, namespace: MODULES };
+        const found = path.startsWith(".")
+          ? resolveFile(files, plainPath(`${folderOf(importer)}/${path}`))
+          : path.startsWith("/")
+            ? null
+            : resolvePackage(files, path);
+        if (found !== null) return { path: found, namespace: SOURCES };
+        return {
+          errors: [{ text: `Cannot import "${path}": there is no such file or module here` }],
+        };
+      });
+      onLoad({ filter: /.*/, namespace: MODULES }, ({ path }) => ({
+        contents: `module.exports = require_guest(${JSON.stringify(path)});`,
+        loader: "js",
+      }));
+      onLoad({ filter: /.*/, namespace: SOURCES }, ({ path }) => {
+        const text = (Object.hasOwn(files, path) ? (files[path] ?? "") : "").replace(/^\uFEFF/, "");
+        const loader = loaderOf(path);
+        if (loader === "json") return { contents: text, loader };
+        if (loader === "text")
+          return { contents: text, loader: path.endsWith(".d.ts") ? "empty" : loader };
+        const before = library === null || path !== main ? "" : `${files[library] ?? ""}\n`;
+        const after = path === main ? `\n;${exposure()}` : "";
+        return { contents: before + text + after, loader: languageOf(path) };
+      });
+    },
+  };
+}
+
+/** Hands over what the main file defines under a meaningful name, whether or not it is exported. */
+function exposure(): string {
+  const members = MEANINGFUL_NAMES.map(
+    (name) => `${name}: typeof ${name} === "undefined" ? undefined : ${name}`,
+  );
+  return `__expose({ ${members.join(", ")} });`;
+}
+
+function languageOf(path: string): "ts" | "tsx" | "jsx" | "js" {
+  if (/\.[cm]?ts$/.test(path)) return "ts";
+  if (path.endsWith(".tsx")) return "tsx";
+  return "jsx";
+}
+
+function folderOf(path: string): string {
+  return path.includes("/") ? path.slice(0, path.lastIndexOf("/")) : "";
+}
+
+/** A package that the source brings along, or a path from its top as `baseUrl` allows. */
+function resolvePackage(files: SourceFiles, specifier: string): string | null {
+  const [first = "", second = ""] = specifier.split("/");
+  const name = first.startsWith("@") ? `${first}/${second}` : first;
+  const root = `node_modules/${name}`;
+  const rest = specifier.slice(name.length + 1);
+  const direct = resolveFile(files, plainPath(rest === "" ? root : `${root}/${rest}`));
+  if (direct !== null) return direct;
+  const manifest = Object.hasOwn(files, `${root}/package.json`)
+    ? files[`${root}/package.json`]
+    : null;
+  if (rest === "" && typeof manifest === "string") {
+    const main = /"(?:module|main)"\s*:\s*"([^"]+)"/.exec(manifest)?.[1];
+    const found = main === undefined ? null : resolveFile(files, plainPath(`${root}/${main}`));
+    if (found !== null) return found;
+  }
+  return (
+    resolveFile(files, plainPath(specifier)) ?? resolveFile(files, plainPath(`src/${specifier}`))
+  );
+}
+
+function describe({ text, location }: Message): SourceProblem {
+  return {
+    file: (location?.file ?? "").replace(new RegExp(`^(?:${SOURCES}|${MODULES}):`), ""),
+    line: location?.line ?? 0,
+    column: location === null ? 0 : location.column + 1,
+    message: text,
+  };
+}

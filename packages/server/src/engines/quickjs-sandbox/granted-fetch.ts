@@ -1,0 +1,72 @@
+import { isJsonObject, type Json, ownValue } from "@hedgerow/core/json";
+import { requestGuarded } from "../../platform/guarded-request.ts";
+import type { GuestSettings } from "./sandbox-messages.ts";
+
+const MAX_REDIRECTS = 5;
+const MAX_BODY_CHARS = 4_000_000;
+/** Headers that say how the request travels: not the transformation's to choose. */
+const RESERVED =
+  /^(host|connection|content-length|transfer-encoding|upgrade|expect|keep-alive|te|trailer|proxy-.*)$/;
+
+/**
+ * What `fetch` in the sandbox does: asks a granted host, never one of a private network.
+ * @param argument `{ url, method, headers, latin1, redirect }` as it came from the sandbox
+ */
+export async function fetchGranted(
+  argument: Json,
+  { allowedHosts, limits }: GuestSettings,
+  allowedPrivateHosts: readonly string[],
+): Promise<Json> {
+  const asked = isJsonObject(argument) ? argument : {};
+  const url = new URL(String(ownValue(asked, "url")));
+  if (!isGranted(url, allowedHosts)) {
+    throw new Error(`TypeError: fetch of ${url.host} is not granted to this transformation`);
+  }
+  const latin1 = String(ownValue(asked, "latin1") ?? "");
+  if (latin1.length > MAX_BODY_CHARS) throw new Error("TypeError: the body is too large");
+  const headers: Record<string, string> = {};
+  for (const pair of (ownValue(asked, "headers") ?? []) as readonly (readonly string[])[]) {
+    const name = String(pair[0]).toLowerCase();
+    if (!RESERVED.test(name)) headers[name] = String(pair[1]);
+  }
+  const method = String(ownValue(asked, "method") ?? "GET");
+  if (!/^[A-Z]{1,20}$/.test(method) || method === "CONNECT" || method === "TRACE") {
+    throw new Error(`TypeError: the method ${method.slice(0, 20)} cannot be used`);
+  }
+  const outcome = await requestGuarded(url, {
+    method,
+    headers,
+    ...(latin1 !== "" && { body: Buffer.from(latin1, "latin1") }),
+    timeoutMs: limits.fetchMs,
+    maxBytes: limits.fetchBytes,
+    maxRedirects: ownValue(asked, "redirect") === "error" ? 0 : MAX_REDIRECTS,
+    isOpen: (target) => isGranted(target, allowedHosts),
+    isAllowed: ({ url: target }) => allowedPrivateHosts.includes(target.host),
+  });
+  if (outcome.kind !== "answered") throw new Error(`TypeError: fetch failed: ${outcome.detail}`);
+  return {
+    status: outcome.status,
+    statusText: "",
+    url: outcome.url,
+    redirected: outcome.url !== url.href,
+    headers: Object.entries(outcome.headers).flatMap(([name, value]) =>
+      [value ?? []].flat().map((item) => [name, item]),
+    ),
+    latin1: outcome.body.toString("latin1"),
+  };
+}
+
+/** Whether a grant covers a URL: `host`, `host:port`, `*.host` for what lies below a host. */
+function isGranted(url: URL, allowedHosts: readonly string[]): boolean {
+  if (!/^https?:$/.test(url.protocol)) return false;
+  return allowedHosts.some((grant) => {
+    const [name = "", port = ""] = grant
+      .trim()
+      .toLowerCase()
+      .replace(/^https?:\/\//, "")
+      .split(/:(?=\d+$)/);
+    if (port !== url.port) return false;
+    if (name.startsWith("*.")) return url.hostname.endsWith(name.slice(1));
+    return url.hostname === name;
+  });
+}

@@ -1,0 +1,959 @@
+/**
+ * What runs in the sandbox before a transformation: drives it, and gives it its globals. Made into
+ * one text and evaluated inside of QuickJS; nothing of Node.js or of the platform exists there.
+ * Transformations share this realm and may tamper with all of it, to nobody's harm but their own:
+ * whoever answers the host calls trusts nothing that comes from here.
+ */
+
+/** Calls that reach the outside. Texts in, text out. */
+interface Bridge {
+  /** Answers at once; a text that starts with `!` is an error of that message. */
+  call(op: string, argument: string): string | undefined;
+  /** The next event to work on, or -1; tells which one is done, or -1, and what became of it. */
+  begin(done: number, outcome: string): number;
+}
+
+type Json = unknown;
+type AnyFunction = (...values: unknown[]) => unknown;
+type Exports = Record<string, unknown>;
+interface Setup {
+  readonly config: Record<string, Json>;
+  readonly attachments: Record<string, { contentType: string; fileName: string; latin1: string }>;
+}
+interface CacheEntry {
+  value: Json;
+  expiresAt: number;
+}
+
+const scope = globalThis as unknown as Record<string, unknown>;
+const bridge = scope["__bridge"] as Bridge;
+delete scope["__bridge"];
+
+const { parse, stringify } = JSON;
+const { now } = Date;
+const run = globalThis.eval;
+const settlers = new Map<number, { resolve: AnyFunction; reject: AnyFunction }>();
+let asked = 0;
+
+function call(op: string, argument: unknown): Json {
+  const answer = bridge.call(op, stringify(argument) ?? "null");
+  if (answer === undefined || answer === "") return undefined;
+  if (answer.charCodeAt(0) === 33) throw errorOf(answer.slice(1));
+  return parse(answer);
+}
+
+/** `Name: message` becomes an error of that kind where there is one. */
+function errorOf(text: string): Error {
+  const match = /^(\w*Error): /.exec(text);
+  const kinds: Record<string, ErrorConstructor> = { RangeError, TypeError, SyntaxError };
+  const kind = match === null ? undefined : kinds[match[1] ?? ""];
+  if (kind !== undefined && match !== null) return new kind(text.slice(match[0].length));
+  return new Error(text.replace(/^Error: /, ""));
+}
+
+function ask(op: string, argument: unknown): Promise<Json> {
+  asked += 1;
+  const id = asked;
+  const answer = bridge.call("ask", stringify([id, op, argument]));
+  if (answer !== undefined && answer.charCodeAt(0) === 33) {
+    return Promise.reject(errorOf(answer.slice(1)));
+  }
+  return new Promise((resolve, reject) => {
+    settlers.set(id, { resolve: resolve as AnyFunction, reject: reject as AnyFunction });
+  });
+}
+
+/** The answer to what was asked: `[id, ok, value or message]`. */
+function settle(text: string): void {
+  const [id, ok, value] = parse(text) as [number, boolean, Json];
+  const settler = settlers.get(id);
+  if (settler === undefined) return;
+  settlers.delete(id);
+  if (ok) settler.resolve(value);
+  else settler.reject(errorOf(String(value)));
+}
+
+class RetryError extends Error {
+  _attempt: number | undefined;
+  _maxAttempts: number | undefined;
+
+  constructor(message?: string) {
+    super(message);
+    this.name = "RetryError";
+  }
+
+  get nameWithAttempts(): string {
+    return this._attempt && this._maxAttempts
+      ? `${this.name} (attempt ${this._attempt}/${this._maxAttempts})`
+      : this.name;
+  }
+
+  override toString(): string {
+    return this.message ? `${this.nameWithAttempts}: ${this.message}` : this.nameWithAttempts;
+  }
+}
+
+/** What was thrown, in words; whatever it is. */
+function describeThrown(thrown: unknown): string {
+  try {
+    if (thrown instanceof Error) {
+      const name = String(thrown.name);
+      return name === "" ? String(thrown.message) : `${name}: ${thrown.message}`;
+    }
+    if (typeof thrown === "object" && thrown !== null) return stringify(thrown) ?? "an object";
+    return String(thrown);
+  } catch {
+    return "something that cannot be described";
+  }
+}
+
+function show(value: unknown, depth = 0, seen: unknown[] = []): string {
+  try {
+    if (typeof value === "string") return depth === 0 ? value : stringify(value);
+    if (typeof value === "bigint") return `${value}n`;
+    if (typeof value === "function") return `[Function: ${value.name || "anonymous"}]`;
+    if (typeof value !== "object" || value === null) return String(value);
+    if (value instanceof Error)
+      return (depth === 0 && describeError(value)) || describeThrown(value);
+    if (value instanceof Date)
+      return Number.isNaN(value.getTime()) ? "Invalid Date" : value.toISOString();
+    if (value instanceof RegExp) return String(value);
+    if (seen.includes(value)) return "[Circular]";
+    if (depth > 4) return Array.isArray(value) ? "[Array]" : "[Object]";
+    const inner = [...seen, value];
+    const part = (item: unknown) => show(item, depth + 1, inner);
+    if (Array.isArray(value)) {
+      const shown = value.slice(0, 100).map(part);
+      if (value.length > 100) shown.push(`... ${value.length - 100} more items`);
+      return shown.length === 0 ? "[]" : `[ ${shown.join(", ")} ]`;
+    }
+    if (value instanceof Map) {
+      const shown = [...value].slice(0, 100).map(([key, item]) => `${part(key)} => ${part(item)}`);
+      return `Map(${value.size}) { ${shown.join(", ")} }`;
+    }
+    if (value instanceof Set) {
+      return `Set(${value.size}) { ${[...value].slice(0, 100).map(part).join(", ")} }`;
+    }
+    if (value instanceof Promise) return "Promise { ... }";
+    const shown = Object.keys(value)
+      .slice(0, 100)
+      .map((key) => {
+        const label = /^[A-Za-z_$][\w$]*$/.test(key) ? key : stringify(key);
+        return `${label}: ${part((value as Record<string, unknown>)[key])}`;
+      });
+    return shown.length === 0 ? "{}" : `{ ${shown.join(", ")} }`;
+  } catch (error) {
+    return `[${describeThrown(error)}]`;
+  }
+}
+
+function describeError(error: Error): string {
+  const stack = typeof error.stack === "string" ? error.stack.trimEnd() : "";
+  return stack === "" ? describeThrown(error) : `${describeThrown(error)}\n${stack}`;
+}
+
+const MAX_LINE = 8_000;
+let isLogFull = false;
+
+function write(level: string, values: unknown[]): void {
+  if (isLogFull) {
+    bridge.call("log", "");
+    return;
+  }
+  const [first] = values;
+  const text =
+    typeof first === "string" && values.length > 1
+      ? format(values)
+      : values.map((value) => show(value)).join(" ");
+  isLogFull = bridge.call("log", stringify([level, text.slice(0, MAX_LINE)])) === "full";
+}
+
+/** Fills the placeholders of the first text, as consoles do. */
+function format(values: unknown[]): string {
+  let next = 1;
+  const text = String(values[0]).replace(/%[sdifjoOc%]/g, (sign) => {
+    if (sign === "%%") return "%";
+    if (next >= values.length) return sign;
+    const value = values[next];
+    next += 1;
+    if (sign === "%d") return String(Number(value));
+    if (sign === "%i") return String(Number.parseInt(String(value), 10));
+    if (sign === "%f") return String(Number.parseFloat(String(value)));
+    if (sign === "%j") return stringify(value) ?? "undefined";
+    if (sign === "%c") return "";
+    return sign === "%s" ? show(value) : show(value, 1);
+  });
+  return [text, ...values.slice(next).map((value) => show(value))].join(" ");
+}
+
+const writeAs =
+  (level: string): AnyFunction =>
+  (...values) =>
+    write(level, values);
+
+const timesByLabel = new Map<string, number>();
+const countsByLabel = new Map<string, number>();
+const console = {
+  log: writeAs("log"),
+  info: writeAs("info"),
+  debug: writeAs("debug"),
+  trace: writeAs("debug"),
+  warn: writeAs("warn"),
+  error: writeAs("error"),
+  dir: (value: unknown) => write("log", [value]),
+  table: (value: unknown) => write("log", [value]),
+  assert(condition: unknown, ...values: unknown[]) {
+    if (!condition) write("error", ["Assertion failed:", ...values]);
+  },
+  group: writeAs("log"),
+  groupEnd() {},
+  count(label = "default") {
+    countsByLabel.set(label, (countsByLabel.get(label) ?? 0) + 1);
+    write("log", [`${label}: ${countsByLabel.get(label)}`]);
+  },
+  time(label = "default") {
+    timesByLabel.set(label, now());
+  },
+  timeEnd(label = "default") {
+    write("log", [`${label}: ${now() - (timesByLabel.get(label) ?? now())}ms`]);
+  },
+};
+
+interface Timer {
+  callback: AnyFunction;
+  values: unknown[];
+  everyMs: number | null;
+}
+
+const timers = new Map<number, Timer>();
+let timerCount = 0;
+
+function startTimer(callback: unknown, delay: unknown, everyMs: number | null, values: unknown[]) {
+  if (typeof callback !== "function") throw new TypeError("The callback must be a function");
+  timerCount += 1;
+  const id = timerCount;
+  call("timer", [id, toDelay(delay)]);
+  timers.set(id, { callback: callback as AnyFunction, values, everyMs });
+  return new TimerHandle(id);
+}
+
+function toDelay(delay: unknown): number {
+  const milliseconds = Number(delay);
+  return milliseconds > 1 && milliseconds < 2 ** 31 ? Math.trunc(milliseconds) : 1;
+}
+
+/** Counts as a number, and has what Node.js gives its timers. */
+class TimerHandle {
+  readonly #id: number;
+
+  constructor(id: number) {
+    this.#id = id;
+  }
+  ref(): this {
+    return this;
+  }
+  unref(): this {
+    return this;
+  }
+  hasRef(): boolean {
+    return true;
+  }
+  valueOf(): number {
+    return this.#id;
+  }
+  [Symbol.toPrimitive](): number {
+    return this.#id;
+  }
+}
+
+function stopTimer(handle: unknown): void {
+  const id = Number(handle);
+  if (timers.delete(id)) call("timer", [id, null]);
+}
+
+function fire(id: number): void {
+  const timer = timers.get(id);
+  if (timer === undefined) return;
+  if (timer.everyMs === null) timers.delete(id);
+  else call("timer", [id, timer.everyMs]);
+  try {
+    const answer = Reflect.apply(timer.callback, undefined, timer.values);
+    if (isThenable(answer)) answer.then(undefined, complain);
+  } catch (error) {
+    complain(error);
+  }
+}
+
+function complain(error: unknown): void {
+  write("error", [`Uncaught ${describeThrown(error)}`]);
+}
+
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return (
+    typeof value === "object" &&
+    value !== null &&
+    typeof (value as { then?: unknown }).then === "function"
+  );
+}
+
+const parts = new Map<string, Exports>();
+
+/** A part of the globals that is evaluated when first used. */
+function part(name: string): Exports {
+  const known = parts.get(name);
+  if (known !== undefined) return known;
+  const text = bridge.call("part", name);
+  if (text === undefined || text === "") throw new Error(`There is no part ${name}`);
+  const made = (run(text) as (core: unknown) => Exports)(core);
+  parts.set(name, made);
+  return made;
+}
+
+const core = { call, ask, part, show, format, describeThrown, errorOf };
+
+function define(name: string, value: unknown): void {
+  Object.defineProperty(globalThis, name, {
+    value,
+    writable: true,
+    configurable: true,
+    enumerable: false,
+  });
+}
+
+function defineLater(target: object, name: string, read: () => unknown): void {
+  Object.defineProperty(target, name, {
+    get() {
+      const value = read();
+      Object.defineProperty(target, name, { value, writable: true, configurable: true });
+      return value;
+    },
+    set(value: unknown) {
+      Object.defineProperty(target, name, { value, writable: true, configurable: true });
+    },
+    configurable: true,
+    enumerable: false,
+  });
+}
+
+/** A method that QuickJS answers without regard to languages, or not at all. */
+function localize(prototype: object, name: string, isNeeded: (values: unknown[]) => boolean): void {
+  const native = (prototype as Record<string, AnyFunction>)[name];
+  const method = {
+    [name](this: unknown, ...values: unknown[]): unknown {
+      if (native !== undefined && !isNeeded(values)) return Reflect.apply(native, this, values);
+      const localized = (part("intl")["methods"] as Record<string, AnyFunction>)[name];
+      return Reflect.apply(localized as AnyFunction, this, values);
+    },
+  }[name];
+  Object.defineProperty(prototype, name, { value: method, writable: true, configurable: true });
+}
+
+const WEB = [
+  "URL",
+  "URLSearchParams",
+  "TextEncoder",
+  "TextDecoder",
+  "Headers",
+  "Request",
+  "Response",
+  "AbortController",
+  "AbortSignal",
+  "Event",
+  "EventTarget",
+  "DOMException",
+  "Blob",
+  "FormData",
+  "structuredClone",
+  "atob",
+  "btoa",
+  "fetch",
+  "performance",
+];
+
+const always = () => true;
+const posthog = {
+  async capture(event: unknown, properties?: Record<string, unknown>): Promise<void> {
+    if (typeof event !== "string" || event === "") {
+      throw new TypeError("posthog.capture needs the name of an event");
+    }
+    await ask("capture", [event, properties ?? {}]);
+  },
+  api: {
+    get: refuseApi,
+    post: refuseApi,
+    put: refuseApi,
+    delete: refuseApi,
+  },
+};
+
+function refuseApi(): Promise<never> {
+  return Promise.reject(
+    new Error("posthog.api is not available here; fetch granted hosts instead"),
+  );
+}
+
+define("console", console);
+define("posthog", posthog);
+define("RetryError", RetryError);
+define("global", globalThis);
+define("setTimeout", (callback: unknown, delay?: unknown, ...values: unknown[]) =>
+  startTimer(callback, delay, null, values),
+);
+define("setInterval", (callback: unknown, delay?: unknown, ...values: unknown[]) =>
+  startTimer(callback, delay, Math.max(10, toDelay(delay)), values),
+);
+define("setImmediate", (callback: unknown, ...values: unknown[]) =>
+  startTimer(callback, 0, null, values),
+);
+define("clearTimeout", stopTimer);
+define("clearInterval", stopTimer);
+define("clearImmediate", stopTimer);
+define("queueMicrotask", (callback: unknown) => {
+  if (typeof callback !== "function") throw new TypeError("The callback must be a function");
+  Promise.resolve().then(() => {
+    try {
+      callback();
+    } catch (error) {
+      complain(error);
+    }
+  });
+});
+for (const name of WEB) defineLater(globalThis, name, () => part("web")[name]);
+defineLater(globalThis, "crypto", () => part("crypto")["crypto"]);
+defineLater(globalThis, "Buffer", () => part("buffer")["Buffer"]);
+defineLater(globalThis, "Intl", () => part("intl")["Intl"]);
+localize(Date.prototype, "toLocaleString", always);
+localize(Date.prototype, "toLocaleDateString", always);
+localize(Date.prototype, "toLocaleTimeString", always);
+localize(Number.prototype, "toLocaleString", always);
+localize(BigInt.prototype, "toLocaleString", always);
+localize(String.prototype, "localeCompare", always);
+localize(String.prototype, "toLocaleUpperCase", ([locales]) => locales !== undefined);
+localize(String.prototype, "toLocaleLowerCase", ([locales]) => locales !== undefined);
+
+function requireGuest(name: unknown): unknown {
+  const bare = String(name).replace(/^node:/, "");
+  switch (bare) {
+    case "@posthog/plugin-scaffold":
+    case "posthog-plugins":
+      return { RetryError, MetricsOperation: { Sum: "sum", Min: "min", Max: "max" } };
+    case "@posthog/plugin-contrib":
+      return { createBuffer };
+    case "@maxmind/geoip2-node":
+      return {};
+    case "buffer":
+      return part("buffer");
+    case "crypto":
+      return part("crypto")["crypto"];
+    case "node-fetch":
+    case "cross-fetch":
+      return part("web")["nodeFetch"];
+    case "url":
+      return part("web")["nodeUrl"];
+    case "querystring":
+      return part("web")["queryString"];
+    case "util":
+      return part("web")["nodeUtil"];
+    case "zlib":
+      return part("crypto")["zlib"];
+    default:
+      throw new Error(`Cannot import "${bare}": there is no such module here`);
+  }
+}
+
+interface BufferOptions {
+  limit: number;
+  timeoutSeconds: number;
+  onFlush: (objects: unknown[], points: number) => unknown;
+}
+
+/** Collects objects until they count enough or long enough have waited, as plugin-contrib's does. */
+function createBuffer(given: Partial<BufferOptions>) {
+  const options = { limit: 10, timeoutSeconds: 60, ...given };
+  const buffer = {
+    _buffer: [] as unknown[],
+    _points: 0,
+    _timeout: null as TimerHandle | null,
+    _options: options,
+    add(object: unknown, points = 1): void {
+      if (buffer._points > 0 && buffer._points + points > options.limit) flushUnwatched();
+      buffer._points += points;
+      buffer._buffer.push(object);
+      if (buffer._points > options.limit) flushUnwatched();
+      else buffer._timeout ??= startTimer(flushUnwatched, options.timeoutSeconds * 1000, null, []);
+    },
+    async flush(): Promise<void> {
+      if (buffer._timeout !== null) stopTimer(buffer._timeout);
+      buffer._timeout = null;
+      if (buffer._buffer.length === 0 && buffer._points === 0) return;
+      const { _buffer: objects, _points: points } = buffer;
+      buffer._buffer = [];
+      buffer._points = 0;
+      await options.onFlush?.(objects, points);
+    },
+  };
+  function flushUnwatched(): void {
+    buffer.flush().catch(complain);
+  }
+  return buffer;
+}
+
+// What `meta` holds ---------------------------------------------------------------------------
+
+const cached = new Map<string, CacheEntry>();
+
+function liveEntry(key: unknown): CacheEntry | undefined {
+  const name = String(key);
+  const entry = cached.get(name);
+  if (entry === undefined || entry.expiresAt > now()) return entry;
+  cached.delete(name);
+  return undefined;
+}
+
+function listOf(key: unknown): string[] {
+  const value = liveEntry(key)?.value;
+  if (value !== undefined && !Array.isArray(value))
+    throw new Error("The value in the cache is no list");
+  return (value as string[] | undefined) ?? [];
+}
+
+function putCached(key: unknown, value: Json, ttlSeconds?: unknown): void {
+  const seconds = Number(ttlSeconds ?? 0);
+  const expiresAt = seconds > 0 ? now() + seconds * 1000 : Number.POSITIVE_INFINITY;
+  cached.set(String(key), { value, expiresAt });
+  if (cached.size % 1024 === 0) forgetExpired();
+}
+
+function forgetExpired(): void {
+  const at = now();
+  for (const [key, entry] of cached) if (entry.expiresAt <= at) cached.delete(key);
+}
+
+function putList(key: unknown, list: string[]): void {
+  const entry = liveEntry(key);
+  if (list.length === 0) cached.delete(String(key));
+  else if (entry === undefined) putCached(key, list);
+  else entry.value = list;
+}
+
+const cache = {
+  async set(key: string, value: unknown, ttl?: number, options?: { jsonSerialize?: boolean }) {
+    const text = options?.jsonSerialize === false ? String(value) : stringify(value);
+    if (text === undefined) cached.delete(String(key));
+    else putCached(key, text, ttl);
+  },
+  async get(key: string, defaultValue?: unknown, options?: { jsonSerialize?: boolean }) {
+    const value = liveEntry(key)?.value;
+    if (value === undefined) return defaultValue;
+    if (typeof value !== "string" || options?.jsonSerialize === false) return value;
+    try {
+      return parse(value);
+    } catch {
+      return value;
+    }
+  },
+  async incr(key: string): Promise<number> {
+    const entry = liveEntry(key);
+    const count = Number(entry?.value ?? 0) + 1;
+    if (!Number.isInteger(count)) throw new Error("The value in the cache is no integer");
+    if (entry === undefined) putCached(key, String(count));
+    else entry.value = String(count);
+    return count;
+  },
+  async expire(key: string, ttlSeconds: number): Promise<boolean> {
+    const entry = liveEntry(key);
+    if (entry === undefined) return false;
+    entry.expiresAt = now() + Number(ttlSeconds) * 1000;
+    return true;
+  },
+  async del(key: string): Promise<void> {
+    cached.delete(String(key));
+  },
+  async lpush(key: string, elements: unknown): Promise<number> {
+    const added = (Array.isArray(elements) ? elements : [elements]).map((item) => String(item));
+    const list = [...added.reverse(), ...listOf(key)];
+    putList(key, list);
+    return list.length;
+  },
+  async lrange(key: string, start: number, end: number): Promise<string[]> {
+    const list = listOf(key);
+    const last = end < 0 ? list.length + end : end;
+    return list.slice(start < 0 ? Math.max(0, list.length + start) : start, last + 1);
+  },
+  async llen(key: string): Promise<number> {
+    return listOf(key).length;
+  },
+  async lpop(key: string, count = 1): Promise<string[]> {
+    const list = listOf(key);
+    putList(key, list.slice(count));
+    return list.slice(0, count);
+  },
+  async lrem(key: string, count: number, element: string): Promise<number> {
+    const list = count < 0 ? listOf(key).reverse() : [...listOf(key)];
+    let left = count === 0 ? list.length : Math.abs(count);
+    const kept = list.filter((item) => {
+      if (item !== element || left === 0) return true;
+      left -= 1;
+      return false;
+    });
+    const removed = list.length - kept.length;
+    putList(key, count < 0 ? kept.reverse() : kept);
+    return removed;
+  },
+};
+
+/** Rejections of what nobody awaits are logged and end there. */
+function watched<T>(promise: Promise<T>): Promise<T> {
+  promise.catch(() => {});
+  return promise;
+}
+
+const storage = {
+  set: (key: unknown, value: unknown) => watched(ask("set", [String(key), value ?? null])),
+  get: (key: unknown, defaultValue?: unknown) =>
+    watched(
+      ask("get", [String(key)]).then((found) => {
+        const [value] = found as Json[];
+        return value === undefined || value === null ? defaultValue : value;
+      }),
+    ),
+  del: (key: unknown) => watched(ask("delete", [String(key)])),
+};
+
+const cursors = new Map<string, number>();
+const utils = {
+  cursor: {
+    async init(key: string, initialValue = 0): Promise<void> {
+      cursors.set(String(key), Number(initialValue));
+    },
+    async increment(key: string, incrementBy = 1): Promise<number> {
+      const value = (cursors.get(String(key)) ?? 0) + Number(incrementBy);
+      cursors.set(String(key), value);
+      return value;
+    },
+  },
+};
+
+const SECOND = 1000;
+const UNITS: Record<string, number> = {
+  millisecond: 1,
+  second: SECOND,
+  minute: 60 * SECOND,
+  hour: 3600 * SECOND,
+  day: 86_400 * SECOND,
+  week: 7 * 86_400 * SECOND,
+  month: 30 * 86_400 * SECOND,
+  quarter: 91 * 86_400 * SECOND,
+  year: 365 * 86_400 * SECOND,
+};
+
+function job(name: string) {
+  return (payload?: unknown) => {
+    const enqueue = (at: number) => {
+      if (!Number.isFinite(at)) return Promise.reject(new TypeError("The job has no valid time"));
+      return watched(ask("job", [name, payload ?? null, at]));
+    };
+    return {
+      runNow: () => enqueue(now()),
+      runIn: (duration: number, unit: string) => {
+        const unitMs = UNITS[String(unit).toLowerCase().replace(/s$/, "")];
+        if (unitMs === undefined) throw new Error(`"${unit}" is no unit of time`);
+        return enqueue(now() + Number(duration) * unitMs);
+      },
+      runAt: (date: Date | string | number) => enqueue(new Date(date).getTime()),
+    };
+  };
+}
+
+function metric(name: string, declared: unknown) {
+  const count = (kind: string) => async (value?: number) => {
+    const amount = value === undefined ? 1 : Number(value);
+    if (Number.isFinite(amount)) call("metric", [name, kind, amount]);
+  };
+  const kind = String(declared).toLowerCase();
+  const controls = { increment: count("sum"), max: count("max"), min: count("min") };
+  if (kind === "sum") return { increment: controls.increment };
+  if (kind === "max") return { max: controls.max };
+  return kind === "min" ? { min: controls.min } : controls;
+}
+
+// The life of a transformation ----------------------------------------------------------------
+
+let found: Exports[] = [];
+let meta: Record<string, unknown> = {};
+
+/** Loads the code; the error with its stack, or nothing. */
+function load(code: unknown): string {
+  try {
+    findExports(code);
+    return "";
+  } catch (error) {
+    const stack = error instanceof Error && typeof error.stack === "string" ? error.stack : "";
+    return stringify([describeThrown(error).slice(0, 4_000), stack]);
+  }
+}
+
+/** Runs the code and finds what it defines: exported in any way, or only named. */
+function findExports(code: unknown): void {
+  const exported: Exports = {};
+  const module: { exports: unknown } = { exports: exported };
+  let named: Exports = {};
+  const before = new Set(Object.keys(globalThis));
+  Reflect.apply(code as AnyFunction, globalThis, [
+    exported,
+    module,
+    requireGuest,
+    requireGuest,
+    (values: Exports) => {
+      named = values;
+    },
+  ]);
+  const top = module.exports;
+  const assigned: Exports = {};
+  for (const key of Object.keys(globalThis)) if (!before.has(key)) assigned[key] = scope[key];
+  const candidates: unknown[] = [top];
+  if (isContainer(top)) {
+    const inner = (top as Exports)["default"];
+    candidates.push(inner);
+    if (isContainer(inner)) candidates.push((inner as Exports)["default"]);
+    if (typeof inner === "function") candidates.push(madeBy(inner));
+  }
+  if (typeof top === "function") candidates.push(madeBy(top));
+  candidates.push(exported, named, assigned);
+  found = candidates.filter(isContainer) as Exports[];
+  meta = makeMeta({ config: {}, attachments: {} });
+}
+
+function isContainer(value: unknown): boolean {
+  return (typeof value === "object" && value !== null) || typeof value === "function";
+}
+
+/** A class or a function named like an entry point may stand for the whole: `export default function processEvent`. */
+function madeBy(value: unknown): Exports {
+  const { name } = value as { name: string };
+  return NAMES.includes(name) ? { [name]: value } : {};
+}
+
+const NAMES = [
+  "setupPlugin",
+  "teardownPlugin",
+  "getSettings",
+  "processEvent",
+  "processEventBatch",
+  "onEvent",
+  "exportEvents",
+  "composeWebhook",
+  "runEveryMinute",
+  "runEveryHour",
+  "runEveryDay",
+];
+
+function lookUp(name: string): unknown {
+  for (const place of found) {
+    const value = place[name];
+    if (value !== undefined && value !== null) return value;
+  }
+  return undefined;
+}
+
+function method(name: string): AnyFunction | undefined {
+  for (const place of found) {
+    const value = place[name];
+    if (typeof value === "function") return (...values) => Reflect.apply(value, place, values);
+  }
+  return undefined;
+}
+
+function ownMembers(name: string): Exports {
+  const value = lookUp(name);
+  return typeof value === "object" && value !== null ? (value as Exports) : {};
+}
+
+/** What the transformation offers, as text. */
+function describe(): string {
+  const jobs = ownMembers("jobs");
+  const metrics: Record<string, string> = {};
+  for (const [name, kind] of Object.entries(ownMembers("metrics"))) metrics[name] = String(kind);
+  return stringify({
+    methods: NAMES.filter((name) => method(name) !== undefined),
+    jobs: Object.keys(jobs).filter((name) => typeof jobs[name] === "function"),
+    metrics,
+  });
+}
+
+function makeMeta({ config, attachments }: Setup): Record<string, unknown> {
+  const files: Record<string, unknown> = {};
+  for (const [key, file] of Object.entries(attachments)) {
+    const described = { content_type: file.contentType, file_name: file.fileName };
+    files[key] = described;
+    defineLater(described, "contents", () => {
+      const { Buffer } = part("buffer") as {
+        Buffer: { from(text: string, encoding: string): unknown };
+      };
+      return Buffer.from(file.latin1, "latin1");
+    });
+    const contents = Object.getOwnPropertyDescriptor(described, "contents") as PropertyDescriptor;
+    Object.defineProperty(described, "contents", { ...contents, enumerable: true });
+  }
+  const jobs: Record<string, unknown> = {};
+  for (const name of Object.keys(ownMembers("jobs"))) jobs[name] = job(name);
+  const metrics: Record<string, unknown> = {};
+  for (const [name, kind] of Object.entries(ownMembers("metrics")))
+    metrics[name] = metric(name, kind);
+  return {
+    config,
+    attachments: files,
+    global: {},
+    cache,
+    storage,
+    geoip: { locate: (address: unknown) => watched(ask("locate", [String(address)])) },
+    jobs,
+    metrics,
+    utils,
+    posthog,
+  };
+}
+
+let transformEvent: ((event: unknown) => unknown) | undefined;
+
+/** Takes the settings and runs `setupPlugin`. */
+function setUp(text: string): void {
+  meta = makeMeta(parse(text) as Setup);
+  const single = method("processEvent");
+  const batch = method("processEventBatch");
+  if (single !== undefined) transformEvent = (event) => single(event, meta);
+  else if (batch !== undefined) {
+    transformEvent = async (event) => {
+      const answer = await batch([event], meta);
+      return Array.isArray(answer) ? answer[0] : answer;
+    };
+  }
+  report("setUp", () => method("setupPlugin")?.(meta));
+}
+
+/** Runs something and tells the host how it ended: at once, or when its promise settles. */
+function report(name: string, work: () => unknown): void {
+  const done = (value: unknown) => {
+    let text: string | undefined;
+    try {
+      text = stringify(value);
+    } catch (error) {
+      fail(error);
+      return;
+    }
+    bridge.call("done", stringify([name, true, null]).slice(0, -5) + `${text ?? "null"}]`);
+  };
+  const fail = (error: unknown) => {
+    const isRetry = error instanceof RetryError || (error as Error | null)?.name === "RetryError";
+    bridge.call("done", stringify([name, false, describeThrown(error).slice(0, 4_000), isRetry]));
+  };
+  try {
+    const answer = work();
+    if (isThenable(answer)) answer.then(done, fail);
+    else done(answer);
+  } catch (error) {
+    fail(error);
+  }
+}
+
+let lines: string[] = [];
+let batchNumber = 0;
+
+/** Takes a batch: one event per line. */
+function accept(text: string): void {
+  lines = text.split("\n");
+  batchNumber += 1;
+  isLogFull = false;
+}
+
+/** Works on events until none is left, or the host asks for a pause. */
+function work(done = -1, outcomeOfDone = ""): void {
+  const number = batchNumber;
+  let last = done;
+  let outcome = outcomeOfDone;
+  for (;;) {
+    const index = bridge.begin(last, outcome);
+    if (index < 0) return;
+    last = index;
+    const line = lines[index] as string;
+    try {
+      const answer = transformEvent === undefined ? parse(line) : transformEvent(parse(line));
+      if (isThenable(answer)) {
+        answer.then(
+          (value) => {
+            if (number === batchNumber) work(index, conclude(value, line));
+          },
+          (error) => {
+            if (number === batchNumber) work(index, failed(error));
+          },
+        );
+        return;
+      }
+      outcome = conclude(answer, line);
+    } catch (error) {
+      outcome = failed(error);
+    }
+  }
+}
+
+/** What became of an event: `=` unchanged, `-` dropped, `+` changed into what follows, `!` failed. */
+function conclude(answer: unknown, line: string): string {
+  if (!answer) return "-";
+  if (typeof answer !== "object" || Array.isArray(answer)) {
+    const shown = show(answer, 1).slice(0, 200);
+    return `!${stringify(`TypeError: processEvent answered no event but ${shown}`)}`;
+  }
+  try {
+    const text = stringify(answer);
+    return text === line ? "=" : `+${text}`;
+  } catch (error) {
+    return failed(error);
+  }
+}
+
+function failed(error: unknown): string {
+  return `!${stringify(describeThrown(error).slice(0, 4_000).toWellFormed())}`;
+}
+
+function invoke(text: string): void {
+  isLogFull = false;
+  const { id, kind, event, name, payload } = parse(text) as {
+    id: number;
+    kind: string;
+    event: Exports;
+    name: string;
+    payload: Json;
+  };
+  report(`call ${id}`, () => {
+    switch (kind) {
+      case "onEvent": {
+        const onEvent = method("onEvent");
+        if (onEvent !== undefined) return onEvent(event, meta);
+        return method("exportEvents")?.([event], meta);
+      }
+      case "composeWebhook": {
+        const posthogEvent = { ...event };
+        posthogEvent["timestamp"] = new Date(posthogEvent["timestamp"] as string);
+        return method("composeWebhook")?.(posthogEvent, meta);
+      }
+      case "job": {
+        const handler = ownMembers("jobs")[name];
+        if (typeof handler !== "function") throw new Error(`There is no job ${name}`);
+        return handler(payload, meta);
+      }
+      default:
+        return method(kind)?.(meta);
+    }
+  });
+}
+
+scope["__guest"] = {
+  load,
+  describe,
+  setUp,
+  accept,
+  work,
+  invoke,
+  settle,
+  fire,
+};

@@ -1,0 +1,14 @@
+/** What the engines know and the libraries of the compiler's target do not. */
+interface String {
+  /** ES2024. */
+  toWellFormed(): string;
+}
+
+/** Of WebAssembly, what the types of the platform leave out. */
+declare namespace WebAssembly {
+  type Module = {};
+  class Memory {
+    constructor(size: { initial: number; maximum: number });
+  }
+  function compile(bytes: Uint8Array): Promise<Module>;
+}

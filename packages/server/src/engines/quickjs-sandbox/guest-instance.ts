@@ -1,0 +1,741 @@
+import type { Json } from "@hedgerow/core/json";
+import type { SandboxLogLine } from "../../transformations/sandbox.ts";
+import { CpuMeter, nothingSpent, type Spending } from "./cpu-meter.ts";
+import type { HostAnswers } from "./host-answers.ts";
+import { readDepth } from "./read-depth.ts";
+import {
+  BEAT,
+  type FromThread,
+  type GuestCause,
+  type GuestFailure,
+  type GuestSettings,
+  NO_EVENT,
+  type ThreadOutcome,
+} from "./sandbox-messages.ts";
+import { MachineFault, type MachineHost, VirtualMachine } from "./virtual-machine.ts";
+
+/** Events of one instance that wait for answers at the same time. */
+const MAX_WAITING_EVENTS = 32;
+const MAX_ASKS = 256;
+const MAX_TIMERS = 256;
+const MAX_DEPTH = 200;
+/** An instance may waste so much time by exceeding its limits, and gets it back slowly. */
+const WASTE_ALLOWED_MS = 400;
+const WASTE_REGAINED_PER_MS = 0.02;
+/** What starting anew costs beside the time that was exceeded. */
+const RESTART_MS = 25;
+const FIRST_REST_MS = 1_000;
+const LONGEST_REST_MS = 300_000;
+
+/** What a thread gives to its instances. */
+export interface GuestPlatform {
+  readonly wasmModule: WebAssembly.Module;
+  readonly core: string;
+  readonly parts: Readonly<Record<string, string>>;
+  readonly answers: HostAnswers;
+  readonly beat: Int32Array<SharedArrayBuffer>;
+  send(message: FromThread): void;
+  /** The instance may have something to do. */
+  wake(instance: GuestInstance): void;
+  /** True when the turn of an instance has been long enough and others wait. */
+  mustYield(): boolean;
+  fetch(argument: Json, settings: GuestSettings): Promise<Json>;
+}
+
+/** A piece of work whose cost is measured and limited by itself. */
+interface Task {
+  readonly spending: Spending;
+  readonly limitMs: number;
+  readonly beat: number;
+  readonly cause: GuestCause | null;
+}
+
+interface Batch {
+  readonly id: number;
+  readonly lines: string;
+  readonly outcomes: (ThreadOutcome | undefined)[];
+  /** Where to look for the next event. */
+  next: number;
+  left: number;
+  /** Events begun and not done, with the time when they are given up. */
+  readonly waiting: Map<number, { readonly task: Task; readonly until: number }>;
+  /** Ids of persons by event, read once several events wait at a time. */
+  persons: readonly string[] | null;
+  isAccepted: boolean;
+}
+
+interface Call {
+  readonly id: number;
+  readonly text: string;
+  readonly task: Task;
+  until: number;
+  isBegun: boolean;
+}
+
+/**
+ * One transformation of one config in its machine: what waits to be run there, what is under way,
+ * and what it has cost. Lives in a thread of the sandbox.
+ */
+export class GuestInstance {
+  readonly key: number;
+  readonly settings: GuestSettings;
+  readonly #platform: GuestPlatform;
+  readonly #meter = new CpuMeter();
+  #machine: VirtualMachine | null = null;
+  /** Each machine has its number, so that answers to one do not reach the next. */
+  #machineNumber = 0;
+  #state: "starting" | "running" | "resting" | "stopped" = "starting";
+  #restsUntil = 0;
+  #restMs = FIRST_REST_MS;
+  #restReason: GuestFailure | null = null;
+  readonly #batches: Batch[] = [];
+  #batch: Batch | null = null;
+  readonly #calls = new Map<number, Call>();
+  /** Answers and timers that have come and are to be told. */
+  #arrived: (() => void)[] = [];
+  readonly #asks = new Map<number, Task>();
+  readonly #timers = new Map<number, NodeJS.Timeout>();
+  #endSetUp: ((failure: GuestFailure | null) => void) | null = null;
+  #current: Task;
+  #wasteMs = 0;
+  #wasteAt = performance.now();
+  #log: SandboxLogLine[] = [];
+  #loggedLines = 0;
+  #unloggedLines = 0;
+  #clock: NodeJS.Timeout | null = null;
+
+  constructor(key: number, settings: GuestSettings, platform: GuestPlatform) {
+    this.key = key;
+    this.settings = settings;
+    this.#platform = platform;
+    this.#current = this.#taskOf(NO_EVENT.other, null);
+  }
+
+  get projectId(): number {
+    return this.settings.projectId;
+  }
+
+  /** Loads and sets up; tells how that went. */
+  async start(): Promise<void> {
+    const failure = await this.#boot();
+    this.#flushLog();
+    this.#platform.send({ kind: "started", instance: this.key, failure });
+    if (failure === null) this.#platform.wake(this);
+    else this.#rest(failure);
+  }
+
+  transform(id: number, lines: string, count: number, skipped: readonly number[]): void {
+    const outcomes: (ThreadOutcome | undefined)[] = Array.from({ length: count });
+    for (const index of skipped) outcomes[index] = failed("it was skipped", true, 0);
+    this.#batches.push({
+      id,
+      lines,
+      outcomes,
+      next: 0,
+      left: count - skipped.length,
+      waiting: new Map(),
+      persons: null,
+      isAccepted: false,
+    });
+    this.#platform.wake(this);
+  }
+
+  call(id: number, text: string): void {
+    const task = this.#taskOf(NO_EVENT.call, { id, event: null });
+    this.#calls.set(id, { id, text, task, until: Number.POSITIVE_INFINITY, isBegun: false });
+    this.#platform.wake(this);
+  }
+
+  answer(ask: number, isOk: boolean, value: Json | undefined): void {
+    this.#settle(this.#machineNumber, ask, isOk, value);
+  }
+
+  stop(): void {
+    this.#state = "stopped";
+    this.#dropMachine();
+    if (this.#clock !== null) clearTimeout(this.#clock);
+    this.#batches.length = 0;
+    this.#batch = null;
+    this.#calls.clear();
+  }
+
+  get hasWork(): boolean {
+    if (this.#state === "resting") {
+      return this.#batches.length > 0 || this.#batch !== null || this.#calls.size > 0;
+    }
+    if (this.#state !== "running") return false;
+    if (this.#arrived.length > 0) return true;
+    // Until it is set up, only answers for that are taken.
+    if (this.#endSetUp !== null) return false;
+    if (this.#batch === null ? this.#batches.length > 0 : this.#canBegin(this.#batch)) return true;
+    for (const call of this.#calls.values()) if (!call.isBegun) return true;
+    return false;
+  }
+
+  /** One turn: as much as may be done before others have theirs. */
+  turn(): void {
+    if (this.#state === "resting") this.#turnResting();
+    else if (this.#state === "running") this.#turnRunning();
+    this.#flushLog();
+  }
+
+  #turnResting(): void {
+    if (performance.now() >= this.#restsUntil) {
+      this.#restart();
+      return;
+    }
+    const failure = this.#restReason ?? EXHAUSTED;
+    for (;;) {
+      this.#batch ??= this.#batches.shift() ?? null;
+      const batch = this.#batch;
+      if (batch === null) break;
+      this.#batch = null;
+      for (let index = 0; index < batch.outcomes.length; index += 1) {
+        batch.outcomes[index] ??= failed(failure.reason, failure.isLimit, 0);
+      }
+      this.#sendOutcomes(batch);
+    }
+    for (const call of [...this.#calls.values()]) this.#endCall(call, failure);
+  }
+
+  #turnRunning(): void {
+    this.#meter.wake();
+    try {
+      while (this.#arrived.length > 0 && !this.#platform.mustYield()) this.#arrived.shift()?.();
+      if (this.#endSetUp === null) {
+        this.#beginCalls();
+        this.#workOnBatches();
+      }
+    } catch (error) {
+      if (!(error instanceof MachineFault)) throw error;
+      this.#meter.settle();
+      this.#handleFault(error);
+      return;
+    } finally {
+      this.#meter.rest();
+      this.#leave();
+    }
+    this.#endHung();
+    this.#watchClock();
+  }
+
+  #beginCalls(): void {
+    for (const call of [...this.#calls.values()]) {
+      if (call.isBegun) continue;
+      call.isBegun = true;
+      call.until = performance.now() + this.settings.limits.waitMs;
+      this.#loggedLines = 0;
+      if (this.#isExhausted()) this.#endCall(call, EXHAUSTED);
+      else this.#enter(call.task, (machine) => machine.run("invoke", call.text));
+    }
+  }
+
+  #workOnBatches(): void {
+    for (;;) {
+      this.#batch ??= this.#batches.shift() ?? null;
+      const batch = this.#batch;
+      if (batch === null) return;
+      if (!batch.isAccepted) {
+        batch.isAccepted = true;
+        this.#loggedLines = 0;
+        const task = this.#taskOf(NO_EVENT.other, null);
+        this.#enter(task, (machine) => machine.run("accept", batch.lines));
+      }
+      while (this.#canBegin(batch)) {
+        const task = this.#taskOf(NO_EVENT.other, null);
+        this.#enter(task, (machine) => machine.run("work"));
+        if (this.#platform.mustYield()) break;
+      }
+      if (batch.left > 0 || this.#batch !== batch) return;
+      this.#endBatch(batch);
+      if (this.#state !== "running" || this.#platform.mustYield()) return;
+    }
+  }
+
+  #canBegin(batch: Batch): boolean {
+    if (batch.left > 0 && !batch.isAccepted) return true;
+    if (batch.left === 0) return !batch.isAccepted;
+    return batch.waiting.size < MAX_WAITING_EVENTS && this.#nextOf(batch) >= 0;
+  }
+
+  /** The next event that may begin: events of one person wait for each other. */
+  #nextOf(batch: Batch): number {
+    const { outcomes, waiting } = batch;
+    while (
+      batch.next < outcomes.length &&
+      (outcomes[batch.next] !== undefined || waiting.has(batch.next))
+    ) {
+      batch.next += 1;
+    }
+    if (waiting.size === 0) return batch.next < outcomes.length ? batch.next : -1;
+    batch.persons ??= batch.lines.split("\n").map(readPerson);
+    const { persons } = batch;
+    const busy = new Set([...waiting.keys()].map((index) => persons[index]));
+    for (let index = batch.next; index < outcomes.length; index += 1) {
+      if (outcomes[index] !== undefined || waiting.has(index)) continue;
+      const person = persons[index];
+      if (!busy.has(person)) return index;
+    }
+    return -1;
+  }
+
+  /** Called by the guest for its next event. */
+  #begin(done: number, outcome: string): number {
+    const nowMs = performance.now();
+    this.#meter.settle(nowMs);
+    const batch = this.#batch;
+    if (batch === null) return -1;
+    if (done >= 0) this.#conclude(batch, done, outcome);
+    if (this.#platform.mustYield() || batch.waiting.size >= MAX_WAITING_EVENTS) {
+      return this.#endLane(nowMs);
+    }
+    if (this.#isExhausted()) {
+      this.#failAll(batch, EXHAUSTED.reason);
+      return this.#endLane(nowMs);
+    }
+    const index = this.#nextOf(batch);
+    if (index < 0) return this.#endLane(nowMs);
+    const task = this.#taskOf(index, { id: batch.id, event: index });
+    batch.waiting.set(index, { task, until: nowMs + this.settings.limits.waitMs });
+    this.#switchTo(task, nowMs);
+    return index;
+  }
+
+  #endLane(nowMs: number): -1 {
+    this.#switchTo(this.#taskOf(NO_EVENT.other, null), nowMs);
+    return -1;
+  }
+
+  #conclude(batch: Batch, index: number, text: string): void {
+    const waiting = batch.waiting.get(index);
+    if (waiting === undefined) return;
+    batch.waiting.delete(index);
+    batch.left -= 1;
+    batch.outcomes[index] = this.#judge(text, waiting.task.spending.cpuMs);
+  }
+
+  #judge(text: string, cpuMs: number): ThreadOutcome {
+    const { outputLength } = this.settings.limits;
+    if (text.length > outputLength) {
+      return failed(`the event became larger than ${outputLength} characters`, true, cpuMs);
+    }
+    if (text.startsWith("+") && readDepth(text) > MAX_DEPTH) {
+      return failed(`the event became nested deeper than ${MAX_DEPTH}`, true, cpuMs);
+    }
+    return { text, isLimit: text.startsWith('!"InternalError: '), cpuMs };
+  }
+
+  #failAll(batch: Batch, reason: string): void {
+    for (let index = 0; index < batch.outcomes.length; index += 1) {
+      if (batch.outcomes[index] !== undefined || batch.waiting.has(index)) continue;
+      batch.outcomes[index] = failed(reason, true, 0);
+      batch.left -= 1;
+    }
+  }
+
+  #endBatch(batch: Batch): void {
+    this.#batch = null;
+    this.#sendOutcomes(batch);
+    // An engine that ran out of memory is not to be trusted, even where the error was caught.
+    if (batch.outcomes.some((outcome) => outcome?.text.startsWith(OUT_OF_MEMORY))) {
+      this.#waste(RESTART_MS * 4);
+      this.#restart();
+    }
+  }
+
+  #sendOutcomes(batch: Batch): void {
+    const outcomes = batch.outcomes.map((outcome) => outcome ?? failed("it was not run", false, 0));
+    this.#flushLog();
+    this.#platform.send({ kind: "transformed", instance: this.key, id: batch.id, outcomes });
+  }
+
+  #endCall(call: Call, failure: GuestFailure | null, text = "null"): void {
+    if (!this.#calls.delete(call.id)) return;
+    this.#flushLog();
+    const { cpuMs } = call.task.spending;
+    this.#platform.send({ kind: "called", instance: this.key, id: call.id, text, failure, cpuMs });
+  }
+
+  /** What waits although nothing is on its way any more would wait for ever. */
+  #endHung(): void {
+    if (this.#asks.size > 0 || this.#timers.size > 0 || this.#arrived.length > 0) return;
+    const failure = limitOf("it waits for a promise that never settles");
+    this.#endSetUp?.({ ...failure, reason: `setupPlugin: ${failure.reason}` });
+    const batch = this.#batch;
+    for (const index of [...(batch?.waiting.keys() ?? [])]) {
+      if (batch !== null) this.#giveUp(batch, index, failure.reason);
+    }
+    for (const call of [...this.#calls.values()]) if (call.isBegun) this.#endCall(call, failure);
+  }
+
+  #giveUp(batch: Batch, index: number, reason: string): void {
+    const waiting = batch.waiting.get(index);
+    if (waiting === undefined) return;
+    batch.waiting.delete(index);
+    batch.left -= 1;
+    batch.outcomes[index] = failed(reason, true, waiting.task.spending.cpuMs);
+    if (batch.left === 0 && this.#batch === batch) this.#endBatch(batch);
+    else this.#platform.wake(this);
+  }
+
+  /** Gives up what has waited too long, when its time comes. */
+  #watchClock(): void {
+    if (this.#clock !== null) return;
+    let nearest = Number.POSITIVE_INFINITY;
+    for (const { until } of this.#batch?.waiting.values() ?? []) nearest = Math.min(nearest, until);
+    for (const { until } of this.#calls.values()) nearest = Math.min(nearest, until);
+    if (nearest === Number.POSITIVE_INFINITY) return;
+    const wait = Math.max(1, nearest - performance.now());
+    this.#clock = setTimeout(() => {
+      this.#clock = null;
+      this.#endLate();
+      this.#watchClock();
+    }, wait);
+  }
+
+  #endLate(): void {
+    const nowMs = performance.now();
+    const failure = limitOf(`it did not end within ${this.settings.limits.waitMs} ms`);
+    const batch = this.#batch;
+    for (const [index, { until }] of [...(batch?.waiting ?? [])]) {
+      if (batch !== null && until <= nowMs) this.#giveUp(batch, index, failure.reason);
+    }
+    for (const call of [...this.#calls.values()])
+      if (call.until <= nowMs) this.#endCall(call, failure);
+  }
+
+  async #boot(): Promise<GuestFailure | null> {
+    const { limits, code, setup } = this.settings;
+    this.#state = "starting";
+    this.#machineNumber += 1;
+    const { wasmModule, core } = this.#platform;
+    const host = this.#hostOf(this.#machineNumber);
+    const { memoryMiB, loadCpuMs, waitMs } = limits;
+    let late: NodeJS.Timeout | undefined;
+    try {
+      const machine = await VirtualMachine.create({ wasmModule, memoryMiB, core, host });
+      if (this.#hasStopped()) return STOPPED;
+      this.#machine = machine;
+      this.#meter.wake();
+      const loadTask = { ...this.#taskOf(NO_EVENT.start, null), limitMs: loadCpuMs };
+      const error = this.#enter(loadTask, () => machine.load(code));
+      if (error !== "") {
+        const [reason] = JSON.parse(error) as [string];
+        return { reason, isLimit: isLimitReason(reason), wantsRetry: false };
+      }
+      const ended = new Promise<GuestFailure | null>((resolve) => {
+        this.#endSetUp = resolve;
+      });
+      const setUpTask = { ...this.#taskOf(NO_EVENT.start, null), limitMs: loadCpuMs };
+      this.#enter(setUpTask, () => machine.run("setUp", setup));
+      this.#leave();
+      this.#meter.rest();
+      this.#state = "running";
+      this.#endHung();
+      late = setTimeout(
+        () => this.#endSetUp?.(limitOf(`setupPlugin did not end within ${waitMs} ms`)),
+        waitMs,
+      );
+      const failure = await ended;
+      if (this.#hasStopped()) return STOPPED;
+      if (failure === null) this.#restMs = FIRST_REST_MS;
+      return failure;
+    } catch (error) {
+      if (!(error instanceof MachineFault)) {
+        return { reason: "the sandbox could not start it", isLimit: false, wantsRetry: false };
+      }
+      this.#meter.settle();
+      this.#waste(this.#current.spending.cpuMs);
+      return limitOf(faultReason(error, memoryMiB, loadCpuMs));
+    } finally {
+      clearTimeout(late);
+      this.#endSetUp = null;
+      this.#leave();
+      this.#meter.rest();
+    }
+  }
+
+  #hasStopped(): boolean {
+    return this.#state === "stopped";
+  }
+
+  /** Starts anew with fresh memory; what waits is run then. */
+  #restart(): void {
+    if (this.#hasStopped()) return;
+    this.#dropMachine();
+    const batch = this.#batch;
+    if (batch !== null) {
+      // What was waiting has lost its memory: it is begun again.
+      batch.waiting.clear();
+      batch.next = 0;
+      batch.isAccepted = false;
+    }
+    const failure = limitOf("it was ended by a limit that something beside it exceeded");
+    for (const call of [...this.#calls.values()]) if (call.isBegun) this.#endCall(call, failure);
+    void this.#boot().then((notStarted) => {
+      this.#flushLog();
+      if (notStarted === null) this.#platform.wake(this);
+      else this.#rest(notStarted);
+    });
+  }
+
+  /** Does not run for a while: a start that fails is not tried again for every event. */
+  #rest(failure: GuestFailure): void {
+    if (this.#hasStopped()) return;
+    this.#dropMachine();
+    this.#state = "resting";
+    this.#restReason = failure;
+    this.#restsUntil = performance.now() + this.#restMs;
+    this.#restMs = Math.min(LONGEST_REST_MS, this.#restMs * 2);
+    this.#platform.wake(this);
+  }
+
+  #dropMachine(): void {
+    this.#machine = null;
+    this.#machineNumber += 1;
+    this.#asks.clear();
+    this.#arrived = [];
+    for (const timer of this.#timers.values()) clearTimeout(timer);
+    this.#timers.clear();
+    this.#endSetUp?.(STOPPED);
+  }
+
+  #handleFault(fault: MachineFault): void {
+    const { cause, spending, limitMs } = this.#current;
+    const reason = faultReason(fault, this.settings.limits.memoryMiB, limitMs);
+    this.#waste(spending.cpuMs + RESTART_MS);
+    this.#log.push({
+      at: new Date(),
+      source: "system",
+      level: "error",
+      message: `Stopped: ${reason}`,
+    });
+    if (this.#endSetUp !== null) {
+      this.#endSetUp(limitOf(reason));
+      return;
+    }
+    if (cause !== null && cause.event === null) {
+      const call = this.#calls.get(cause.id);
+      if (call !== undefined) this.#endCall(call, limitOf(reason));
+    } else if (cause?.event !== undefined && cause.event !== null && this.#batch?.id === cause.id) {
+      this.#giveUp(this.#batch, cause.event, reason);
+    }
+    if (this.#state === "running") this.#restart();
+  }
+
+  #enter(task: Task, work: (machine: VirtualMachine) => string): string {
+    const machine = this.#machine;
+    if (machine === null) return "";
+    Atomics.store(this.#platform.beat, BEAT.instance, this.key);
+    this.#switchTo(task, performance.now());
+    return work(machine);
+  }
+
+  #leave(): void {
+    Atomics.store(this.#platform.beat, BEAT.instance, 0);
+  }
+
+  #switchTo(task: Task, nowMs: number): void {
+    const { beat } = this.#platform;
+    Atomics.store(beat, BEAT.event, task.beat);
+    Atomics.add(beat, BEAT.count, 1);
+    this.#current = task;
+    this.#meter.switchTo(task.spending, task.limitMs, nowMs);
+  }
+
+  #taskOf(beat: number, cause: GuestCause | null): Task {
+    const limitMs = this.settings.limits.eventCpuMs;
+    return { spending: nothingSpent(), limitMs, beat, cause };
+  }
+
+  #waste(costMs: number): void {
+    const nowMs = performance.now();
+    const regainedMs = (nowMs - this.#wasteAt) * WASTE_REGAINED_PER_MS;
+    this.#wasteMs = Math.max(0, this.#wasteMs - regainedMs) + costMs;
+    this.#wasteAt = nowMs;
+  }
+
+  #isExhausted(): boolean {
+    if (this.#wasteMs < WASTE_ALLOWED_MS) return false;
+    this.#waste(0);
+    return this.#wasteMs >= WASTE_ALLOWED_MS;
+  }
+
+  #hostOf(number: number): MachineHost {
+    const isCurrent = () => number === this.#machineNumber;
+    return {
+      begin: (done, outcome) => (isCurrent() ? this.#begin(done, outcome) : -1),
+      mustStop: () => {
+        Atomics.add(this.#platform.beat, BEAT.count, 1);
+        return this.#meter.settle() || !isCurrent();
+      },
+      call: (op, argument) => {
+        if (!isCurrent()) return undefined;
+        try {
+          return this.#answerCall(number, op, argument);
+        } catch (error) {
+          const { name, message } = error as Error;
+          return `!${name}: ${message}`;
+        }
+      },
+    };
+  }
+
+  #answerCall(number: number, op: string, argument: string): string | undefined {
+    switch (op) {
+      case "part":
+        return Object.hasOwn(this.#platform.parts, argument) ? this.#platform.parts[argument] : "";
+      case "log":
+        return this.#takeLine(argument);
+      case "ask":
+        this.#takeAsk(number, JSON.parse(argument) as [number, string, Json]);
+        return undefined;
+      case "timer":
+        this.#takeTimer(number, JSON.parse(argument) as [number, number | null]);
+        return undefined;
+      case "done":
+        this.#takeDone(JSON.parse(argument) as [string, boolean, Json, boolean?]);
+        return undefined;
+      case "metric": {
+        const [name, operation, value] = JSON.parse(argument) as [
+          string,
+          "sum" | "max" | "min",
+          number,
+        ];
+        this.#platform.send({ kind: "metric", instance: this.key, name, operation, value });
+        return undefined;
+      }
+      default:
+        return JSON.stringify(this.#platform.answers.answer(op, JSON.parse(argument)));
+    }
+  }
+
+  #takeAsk(number: number, [ask, op, argument]: [number, string, Json]): void {
+    if (this.#asks.size >= MAX_ASKS) throw new Error("too many questions wait for their answers");
+    const task = this.#current;
+    this.#asks.set(ask, task);
+    if (op !== "fetch") {
+      const { cause } = task;
+      this.#platform.send({ kind: "ask", instance: this.key, ask, op, argument, cause });
+      return;
+    }
+    this.#platform.fetch(argument, this.settings).then(
+      (answer) => this.#settle(number, ask, true, answer),
+      (error: unknown) => this.#settle(number, ask, false, (error as Error).message),
+    );
+  }
+
+  #settle(number: number, ask: number, isOk: boolean, value: Json | undefined): void {
+    if (number !== this.#machineNumber || !this.#asks.has(ask)) return;
+    const text = JSON.stringify([ask, isOk, value ?? null]);
+    this.#arrived.push(() => {
+      const task = this.#asks.get(ask);
+      if (task === undefined) return;
+      this.#asks.delete(ask);
+      this.#enter(this.#stillOf(task), (machine) => machine.run("settle", text));
+    });
+    this.#platform.wake(this);
+  }
+
+  #takeTimer(number: number, [id, delayMs]: [number, number | null]): void {
+    clearTimeout(this.#timers.get(id));
+    this.#timers.delete(id);
+    if (delayMs === null) return;
+    if (this.#timers.size >= MAX_TIMERS) throw new Error("too many timers are set");
+    const task = this.#current;
+    const fire = () => {
+      if (number !== this.#machineNumber) return;
+      this.#arrived.push(() => {
+        this.#timers.delete(id);
+        this.#enter(this.#stillOf(task), (machine) => machine.run("fire", id));
+      });
+      this.#platform.wake(this);
+    };
+    this.#timers.set(id, setTimeout(fire, delayMs));
+  }
+
+  /** The work that something was begun for, or one of its own when that has ended. */
+  #stillOf(task: Task): Task {
+    const { cause } = task;
+    const isUnderWay =
+      cause !== null &&
+      (cause.event === null
+        ? this.#calls.has(cause.id)
+        : this.#batch?.id === cause.id && this.#batch.waiting.has(cause.event));
+    if (isUnderWay || task.beat === NO_EVENT.start) return task;
+    return this.#taskOf(NO_EVENT.other, null);
+  }
+
+  #takeDone([name, isOk, value, wantsRetry]: [string, boolean, Json, boolean?]): void {
+    const reason = String(value);
+    const failure = isOk
+      ? null
+      : { reason, isLimit: isLimitReason(reason), wantsRetry: wantsRetry === true };
+    if (name === "setUp") {
+      this.#endSetUp?.(failure);
+      return;
+    }
+    const call = this.#calls.get(Number(name.slice("call ".length)));
+    if (call === undefined) return;
+    const text = JSON.stringify(value ?? null);
+    const { outputLength } = this.settings.limits;
+    if (failure !== null || text.length <= outputLength) this.#endCall(call, failure, text);
+    else this.#endCall(call, limitOf(`the answer is larger than ${outputLength} characters`));
+  }
+
+  #takeLine(argument: string): string | undefined {
+    const { logLines } = this.settings.limits;
+    if (argument === "" || this.#loggedLines >= logLines) {
+      this.#unloggedLines += 1;
+      return "full";
+    }
+    this.#loggedLines += 1;
+    const [level, message] = JSON.parse(argument) as [SandboxLogLine["level"], string];
+    this.#log.push({ at: new Date(), source: "console", level, message });
+    return this.#loggedLines >= logLines ? "full" : undefined;
+  }
+
+  #flushLog(): void {
+    if (this.#unloggedLines > 0) {
+      const message = `${this.#unloggedLines} more lines were not kept`;
+      this.#log.push({ at: new Date(), source: "system", level: "warn", message });
+      this.#unloggedLines = 0;
+    }
+    if (this.#log.length === 0) return;
+    this.#platform.send({ kind: "log", instance: this.key, lines: this.#log });
+    this.#log = [];
+  }
+}
+
+const OUT_OF_MEMORY = '!"InternalError: out of memory';
+const STOPPED: GuestFailure = { reason: "it was stopped", isLimit: false, wantsRetry: false };
+const EXHAUSTED = limitOf("it rests, since it has exceeded its limits again and again");
+
+function limitOf(reason: string): GuestFailure {
+  return { reason, isLimit: true, wantsRetry: false };
+}
+
+function failed(reason: string, isLimit: boolean, cpuMs: number): ThreadOutcome {
+  return { text: `!${JSON.stringify(reason)}`, isLimit, cpuMs };
+}
+
+/** Running out of memory or stack, which code inside of the sandbox sees as errors. */
+function isLimitReason(reason: string): boolean {
+  return reason.startsWith("InternalError: ");
+}
+
+function faultReason(fault: MachineFault, memoryMiB: number, limitMs: number): string {
+  switch (fault.kind) {
+    case "cpu":
+      return `it computed for longer than ${limitMs} ms`;
+    case "memory":
+      return `it used more than ${memoryMiB} MiB of memory`;
+    case "crash":
+      return `it broke its machine (${fault.message.slice(0, 200)})`;
+  }
+}
+
+function readPerson(line: string): string {
+  const { distinct_id: id } = JSON.parse(line) as { distinct_id?: unknown };
+  return String(id);
+}

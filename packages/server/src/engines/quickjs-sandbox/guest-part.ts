@@ -1,0 +1,42 @@
+/** What the core of the guest gives to the parts that are evaluated when first used. */
+export interface GuestCore {
+  /** Asks the host, which answers at once; throws the host's error. */
+  call(op: string, argument: unknown): unknown;
+  /** Asks the host, which answers later. */
+  ask(op: string, argument: unknown): Promise<unknown>;
+  part(name: string): Record<string, unknown>;
+  show(value: unknown, depth?: number): string;
+  format(values: unknown[]): string;
+  describeThrown(thrown: unknown): string;
+  errorOf(text: string): Error;
+}
+
+/** Bytes as text of one character each, which is how they cross the border. */
+export function toLatin1(bytes: Uint8Array): string {
+  let text = "";
+  for (let at = 0; at < bytes.length; at += 4096) {
+    text += String.fromCharCode(...bytes.subarray(at, at + 4096));
+  }
+  return text;
+}
+
+export function fromLatin1(text: string): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(text.length);
+  for (let at = 0; at < text.length; at += 1) bytes[at] = text.charCodeAt(at);
+  return bytes;
+}
+
+/** The bytes of whatever holds bytes. */
+export function viewOf(value: unknown): Uint8Array {
+  if (value instanceof Uint8Array) return value;
+  if (value instanceof ArrayBuffer) return new Uint8Array(value);
+  if (ArrayBuffer.isView(value)) {
+    return new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
+  }
+  throw new TypeError("The argument must be a buffer, a typed array or a view of data");
+}
+
+/** A text as the bytes of UTF-8, one character for each. */
+export function utf8(text: string): string {
+  return unescape(encodeURIComponent(text.toWellFormed()));
+}

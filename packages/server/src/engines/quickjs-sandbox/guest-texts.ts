@@ -1,0 +1,58 @@
+import { readFile } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+
+/** What runs inside of the sandbox before any transformation, as scripts. */
+export interface GuestTexts {
+  readonly core: string;
+  /** By name: evaluated when first used. */
+  readonly parts: Readonly<Record<string, string>>;
+}
+
+const PARTS = ["web", "crypto", "intl", "buffer"];
+
+/**
+ * Reads the scripts. The built server has them beside its own files (`scripts/bundle.mjs`); from
+ * sources they are made here.
+ */
+export async function loadGuestTexts(): Promise<GuestTexts> {
+  const names = ["core", ...PARTS];
+  const texts = await (import.meta.url.endsWith(".ts") ? buildTexts(names) : readTexts(names));
+  const [core = "", ...parts] = texts;
+  const body = (text: string) =>
+    `var module = { exports: {} }, exports = module.exports;\n${text}\n`;
+  return {
+    core: `(function () {${body(core)}})();`,
+    parts: Object.fromEntries(
+      PARTS.map((name, index) => [
+        name,
+        `(function (core) {${body(parts[index] ?? "")}return module.exports.makePart(core); })`,
+      ]),
+    ),
+  };
+}
+
+function readTexts(names: readonly string[]): Promise<string[]> {
+  return Promise.all(
+    names.map((name) => readFile(new URL(`./guest-${name}.js`, import.meta.url), "utf8")),
+  );
+}
+
+async function buildTexts(names: readonly string[]): Promise<string[]> {
+  const { outputFiles } = await build({
+    entryPoints: names.map((name) => fileURLToPath(new URL(`./guest-${name}.ts`, import.meta.url))),
+    outdir: "/",
+    bundle: true,
+    write: false,
+    format: "cjs",
+    platform: "neutral",
+    mainFields: ["main"],
+    target: "es2023",
+    minifySyntax: true,
+    minifyWhitespace: true,
+    logLevel: "silent",
+  });
+  return names.map(
+    (name) => outputFiles.find((file) => file.path.endsWith(`guest-${name}.js`))?.text ?? "",
+  );
+}

@@ -1,0 +1,203 @@
+import { parentPort, workerData } from "node:worker_threads";
+import { CpuMeter, nothingSpent } from "./cpu-meter.ts";
+import { fetchGranted } from "./granted-fetch.ts";
+import { GuestInstance, type GuestPlatform } from "./guest-instance.ts";
+import { HostAnswers } from "./host-answers.ts";
+import { BEAT, type FromThread, type ThreadData, type ToThread } from "./sandbox-messages.ts";
+import { MachineFault, VirtualMachine } from "./virtual-machine.ts";
+
+/** How long an instance may have the thread while others wait for it. */
+const TURN_MS = 8;
+/** Whose code is at work while a source is inspected: a number that no instance has. */
+const INSPECTION = -1;
+
+const { wasmModule, guestTexts, beat, allowedPrivateHosts } = workerData as ThreadData;
+const port = parentPort;
+if (port === null) throw new Error("runs as a thread only");
+
+useUniversalTime();
+
+const instances = new Map<number, GuestInstance>();
+const ready = new Set<GuestInstance>();
+/** Time that each project has had of late: who had least is next. */
+const usedMs = new Map<number, number>();
+let outbox: FromThread[] = [];
+let turnEndsAt = 0;
+let isTurnPlanned = false;
+let hasOthers = false;
+
+const platform: GuestPlatform = {
+  wasmModule,
+  core: guestTexts.core,
+  parts: guestTexts.parts,
+  answers: new HostAnswers(),
+  beat,
+  send(message) {
+    outbox.push(message);
+    // Beside a turn nobody else would send it.
+    if (!isTurnPlanned) planTurn();
+  },
+  wake(instance) {
+    if (instance.hasWork) {
+      ready.add(instance);
+      if (!isTurnPlanned) planTurn();
+    }
+  },
+  mustYield: () => hasOthers && performance.now() > turnEndsAt,
+  fetch: (argument, settings) => fetchGranted(argument, settings, allowedPrivateHosts),
+};
+
+port.on("message", (message: ToThread) => {
+  switch (message.kind) {
+    case "start": {
+      const instance = new GuestInstance(message.instance, message.settings, platform);
+      instances.set(message.instance, instance);
+      void instance.start();
+      break;
+    }
+    case "transform":
+      instances
+        .get(message.instance)
+        ?.transform(message.id, message.lines, message.count, message.skipped);
+      break;
+    case "call":
+      instances.get(message.instance)?.call(message.id, message.call);
+      break;
+    case "answer":
+      instances.get(message.instance)?.answer(message.ask, message.isOk, message.value);
+      break;
+    case "stop":
+      stop(message.instance);
+      break;
+    case "inspect":
+      void inspect(message);
+      break;
+  }
+});
+
+function stop(key: number): void {
+  const instance = instances.get(key);
+  if (instance === undefined) return;
+  instances.delete(key);
+  ready.delete(instance);
+  instance.stop();
+  const { projectId } = instance;
+  if (![...instances.values()].some((other) => other.projectId === projectId))
+    usedMs.delete(projectId);
+}
+
+function planTurn(): void {
+  isTurnPlanned = true;
+  setImmediate(takeTurn);
+}
+
+function takeTurn(): void {
+  isTurnPlanned = false;
+  const instance = chooseNext();
+  if (instance !== undefined) {
+    ready.delete(instance);
+    hasOthers = ready.size > 0;
+    const startedAt = performance.now();
+    turnEndsAt = startedAt + TURN_MS;
+    instance.turn();
+    const used = (usedMs.get(instance.projectId) ?? 0) + performance.now() - startedAt;
+    usedMs.set(instance.projectId, used);
+    if (instance.hasWork) ready.add(instance);
+  }
+  if (outbox.length > 0) {
+    port?.postMessage(outbox);
+    outbox = [];
+  }
+  if (ready.size > 0 && !isTurnPlanned) planTurn();
+}
+
+/** The instance that waits whose project had least; projects that come anew do not catch up. */
+function chooseNext(): GuestInstance | undefined {
+  let chosen: GuestInstance | undefined;
+  let least = Number.POSITIVE_INFINITY;
+  for (const instance of ready) {
+    const used = usedMs.get(instance.projectId) ?? 0;
+    if (used >= least) continue;
+    chosen = instance;
+    least = used;
+  }
+  const [, ...others] = ready;
+  if (chosen === undefined) return undefined;
+  if (others.length === 0) usedMs.clear();
+  return chosen;
+}
+
+/** Loads a program once, with nothing around it, to see what it offers. */
+async function inspect({
+  id,
+  code,
+  limits,
+}: Extract<ToThread, { kind: "inspect" }>): Promise<void> {
+  const meter = new CpuMeter();
+  const answers = new HostAnswers();
+  const reply = (isOk: boolean, text: string) => {
+    meter.rest();
+    Atomics.store(beat, BEAT.instance, 0);
+    platform.send({ kind: "inspected", id, isOk, text });
+  };
+  try {
+    const machine = await VirtualMachine.create({
+      wasmModule,
+      memoryMiB: limits.memoryMiB,
+      core: guestTexts.core,
+      host: {
+        begin: () => -1,
+        mustStop: () => {
+          Atomics.add(beat, BEAT.count, 1);
+          return meter.settle();
+        },
+        call(op, argument) {
+          if (op === "part") return guestTexts.parts[argument];
+          if (op === "log" || op === "timer" || op === "metric" || op === "done") return undefined;
+          if (op === "ask") return "!Error: not available while loading";
+          try {
+            return JSON.stringify(answers.answer(op, JSON.parse(argument)));
+          } catch (error) {
+            const { name, message } = error as Error;
+            return `!${name}: ${message}`;
+          }
+        },
+      },
+    });
+    Atomics.store(beat, BEAT.instance, INSPECTION);
+    meter.switchTo(nothingSpent(), limits.loadCpuMs);
+    const error = machine.load(code);
+    if (error === "") reply(true, machine.run("describe"));
+    else reply(false, error);
+  } catch (error) {
+    if (!(error instanceof MachineFault)) throw error;
+    const reasons = {
+      cpu: `loading takes longer than ${limits.loadCpuMs} ms`,
+      memory: `loading takes more than ${limits.memoryMiB} MiB of memory`,
+      crash: `loading breaks its machine (${error.message.slice(0, 200)})`,
+    };
+    reply(false, JSON.stringify([reasons[error.kind], ""]));
+  }
+}
+
+/**
+ * Local time in this thread is universal time: the engine asks the platform for it, and the zone of
+ * the machine is nobody's business.
+ */
+function useUniversalTime(): void {
+  const { prototype } = Date;
+  const parts = [
+    "FullYear",
+    "Month",
+    "Date",
+    "Day",
+    "Hours",
+    "Minutes",
+    "Seconds",
+    "Milliseconds",
+  ] as const;
+  for (const part of parts) {
+    Object.defineProperty(prototype, `get${part}`, { value: prototype[`getUTC${part}`] });
+  }
+  Object.defineProperty(prototype, "getTimezoneOffset", { value: () => 0 });
+}

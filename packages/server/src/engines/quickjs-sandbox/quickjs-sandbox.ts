@@ -1,0 +1,210 @@
+import { createHash } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { createRequire, SourceMap } from "node:module";
+import {
+  type CompileOutcome,
+  DEFAULT_LIMITS,
+  type InstanceSettings,
+  type Program,
+  type Sandbox,
+  type SourceFiles,
+  type SourceProblem,
+  type StartOutcome,
+} from "../../transformations/sandbox.ts";
+import { SourceBundler } from "./bundle-source.ts";
+import { loadGuestTexts } from "./guest-texts.ts";
+import { SandboxInstance } from "./sandbox-instance.ts";
+import type { FromThread } from "./sandbox-messages.ts";
+import { type LostWork, SandboxThread, type ThreadResources } from "./sandbox-thread-pool.ts";
+
+const DEFAULT_THREADS = 3;
+const INSPECTOR_IDLE_MS = 10_000;
+const SCHEDULED = ["runEveryMinute", "runEveryHour", "runEveryDay"];
+
+interface Slot {
+  thread: SandboxThread;
+  readonly instances: Map<number, SandboxInstance>;
+}
+
+/**
+ * Runs transformations on QuickJS in WebAssembly, in threads. Nothing is opened before the first
+ * source comes. Each instance has a machine and a memory of its own; projects are spread over
+ * threads, and share one only when there are more projects than threads.
+ */
+export class QuickJsSandbox implements Sandbox {
+  readonly #maxThreads: number;
+  readonly #allowedPrivateHosts: readonly string[];
+  readonly #bundler = new SourceBundler();
+  readonly #slots: Slot[] = [];
+  #resources: Promise<ThreadResources> | null = null;
+  #inspector: SandboxThread | null = null;
+  #inspectorIdle: NodeJS.Timeout | undefined;
+  readonly #inspections = new Map<number, (isOk: boolean, text: string) => void>();
+  #keys = 0;
+  #isClosed = false;
+
+  constructor(options: { threads?: number; allowedPrivateHosts?: readonly string[] } = {}) {
+    this.#maxThreads = options.threads ?? DEFAULT_THREADS;
+    this.#allowedPrivateHosts = options.allowedPrivateHosts ?? [];
+  }
+
+  async compile(files: SourceFiles): Promise<CompileOutcome> {
+    const bundle = await this.#bundler.bundle(files);
+    if (bundle.kind === "refused") return bundle;
+    const { isOk, text } = await this.#inspect(bundle.code);
+    if (!isOk) {
+      const [message, stack] = JSON.parse(text) as [string, string];
+      return { kind: "refused", problems: [placeOf(message, stack, bundle.sourceMap)] };
+    }
+    return { kind: "compiled", program: programOf(bundle.code, text) };
+  }
+
+  async start(settings: InstanceSettings): Promise<StartOutcome> {
+    const resources = await this.#openResources();
+    if (this.#isClosed) return { kind: "failed", reason: "the sandbox is closed", isLimit: false };
+    const slot = this.#slotOf(settings.projectId, resources);
+    this.#keys += 1;
+    const instance = new SandboxInstance(
+      this.#keys,
+      settings,
+      (message) => slot.thread.send(message),
+      ({ key }) => slot.instances.delete(key),
+    );
+    slot.instances.set(instance.key, instance);
+    return instance.start();
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    clearTimeout(this.#inspectorIdle);
+    for (const { instances } of this.#slots) {
+      for (const instance of instances.values()) instance.endWith("the sandbox is closed");
+    }
+    await Promise.all(this.#slots.map(({ thread }) => thread.close()));
+    await this.#inspector?.close();
+    await this.#bundler.close();
+  }
+
+  #openResources(): Promise<ThreadResources> {
+    this.#resources ??= this.#readResources();
+    this.#resources.catch(() => {
+      this.#resources = null;
+    });
+    return this.#resources;
+  }
+
+  async #readResources(): Promise<ThreadResources> {
+    const path = createRequire(import.meta.url).resolve("@jitl/quickjs-wasmfile-release-sync/wasm");
+    const [bytes, guestTexts] = await Promise.all([readFile(path), loadGuestTexts()]);
+    const wasmModule = await WebAssembly.compile(bytes);
+    return { wasmModule, guestTexts, allowedPrivateHosts: this.#allowedPrivateHosts };
+  }
+
+  /** The thread of a project; a new one while there are few, else that with the fewest instances. */
+  #slotOf(projectId: number, resources: ThreadResources): Slot {
+    const own = this.#slots.find(({ instances }) =>
+      [...instances.values()].some(({ settings }) => settings.projectId === projectId),
+    );
+    if (own !== undefined) return own;
+    const unused = this.#slots.find(({ instances }) => instances.size === 0);
+    if (unused !== undefined) return unused;
+    if (this.#slots.length < this.#maxThreads) return this.#openSlot(resources);
+    return this.#slots.reduce((least, slot) =>
+      slot.instances.size < least.instances.size ? slot : least,
+    );
+  }
+
+  #openSlot(resources: ThreadResources): Slot {
+    const instances = new Map<number, SandboxInstance>();
+    const open = (): SandboxThread =>
+      new SandboxThread(resources, {
+        onMessage: (message) => {
+          if (message.kind !== "inspected") instances.get(message.instance)?.receive(message);
+        },
+        onLost: (lost) => {
+          if (this.#isClosed) return;
+          slot.thread = open();
+          for (const instance of [...instances.values()]) {
+            instance.moveTo((message) => slot.thread.send(message), lost);
+          }
+        },
+      });
+    const slot: Slot = { thread: open(), instances };
+    this.#slots.push(slot);
+    return slot;
+  }
+
+  /** Inspects in a thread of its own: an endless source delays nobody's events. */
+  async #inspect(code: string): Promise<{ isOk: boolean; text: string }> {
+    const resources = await this.#openResources();
+    clearTimeout(this.#inspectorIdle);
+    this.#inspector ??= this.#openInspector(resources);
+    const inspector = this.#inspector;
+    this.#keys += 1;
+    const id = this.#keys;
+    return new Promise((resolve) => {
+      this.#inspections.set(id, (isOk, text) => {
+        this.#inspections.delete(id);
+        if (this.#inspections.size === 0) this.#closeInspectorLater();
+        resolve({ isOk, text });
+      });
+      inspector.send({ kind: "inspect", id, code, limits: DEFAULT_LIMITS });
+    });
+  }
+
+  #openInspector(resources: ThreadResources): SandboxThread {
+    return new SandboxThread(resources, {
+      onMessage: (message: FromThread) => {
+        if (message.kind === "inspected") {
+          this.#inspections.get(message.id)?.(message.isOk, message.text);
+        }
+      },
+      onLost: (_lost: LostWork | null) => {
+        this.#inspector = null;
+        for (const finish of [...this.#inspections.values()]) {
+          finish(false, JSON.stringify(["loading blocks the sandbox", ""]));
+        }
+      },
+    });
+  }
+
+  #closeInspectorLater(): void {
+    this.#inspectorIdle = setTimeout(() => {
+      void this.#inspector?.close();
+      this.#inspector = null;
+    }, INSPECTOR_IDLE_MS);
+    this.#inspectorIdle.unref();
+  }
+}
+
+function programOf(code: string, described: string): Program {
+  const { methods, jobs, metrics } = JSON.parse(described) as {
+    methods: string[];
+    jobs: string[];
+    metrics: Record<string, string>;
+  };
+  return {
+    code,
+    digest: createHash("sha256").update(code).digest("hex"),
+    methods,
+    jobs,
+    scheduledTasks: SCHEDULED.filter((name) => methods.includes(name)),
+    metrics,
+  };
+}
+
+/** Where an error was thrown while loading, in the files of the source. */
+function placeOf(message: string, stack: string, sourceMap: string): SourceProblem {
+  const place = /index\.js:(\d+)(?::(\d+))?/.exec(stack);
+  if (place !== null) {
+    // The first line of the program is the sandbox's own.
+    const line = Number(place[1]) - 2;
+    const column = Number(place[2] ?? 1) - 1;
+    const entry = new SourceMap(JSON.parse(sourceMap)).findEntry(line, column);
+    if ("originalSource" in entry) {
+      const file = entry.originalSource.replace(/^.*source:/, "");
+      return { file, line: entry.originalLine + 1, column: entry.originalColumn + 1, message };
+    }
+  }
+  return { file: "", line: 0, column: 0, message };
+}

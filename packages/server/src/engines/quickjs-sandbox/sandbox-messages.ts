@@ -1,0 +1,131 @@
+import type { Json } from "@hedgerow/core/json";
+import type { SandboxLimits, SandboxLogLine } from "../../transformations/sandbox.ts";
+import type { GuestTexts } from "./guest-texts.ts";
+
+/** What a thread is told of a config: all that it takes to run it there. */
+export interface GuestSettings {
+  readonly projectId: number;
+  readonly code: string;
+  /** JSON of `{config, attachments}` as the guest reads it. */
+  readonly setup: string;
+  readonly allowedHosts: readonly string[];
+  readonly limits: SandboxLimits;
+}
+
+/** Places in the numbers by which a thread shows what it does, readable while it is blocked. */
+export const BEAT = {
+  /** Whose code is at work; 0 for nobody's. */
+  instance: 0,
+  /** Which event of its batch, or one of {@link NO_EVENT}. */
+  event: 1,
+  /** Grows while code runs that can be interrupted. */
+  count: 2,
+} as const;
+
+/** What is at work where no event is. */
+export const NO_EVENT = { start: -1, call: -2, other: -3 } as const;
+
+/** What a thread is opened with. */
+export interface ThreadData {
+  readonly wasmModule: WebAssembly.Module;
+  readonly guestTexts: GuestTexts;
+  readonly allowedPrivateHosts: readonly string[];
+  readonly beat: Int32Array<SharedArrayBuffer>;
+}
+
+export type ToThread =
+  | { readonly kind: "start"; readonly instance: number; readonly settings: GuestSettings }
+  | {
+      readonly kind: "transform";
+      readonly instance: number;
+      readonly id: number;
+      /** One event per line. */
+      readonly lines: string;
+      readonly count: number;
+      /** Events that must not be run again. */
+      readonly skipped: readonly number[];
+    }
+  | {
+      readonly kind: "call";
+      readonly instance: number;
+      readonly id: number;
+      /** JSON of the call, with its id. */
+      readonly call: string;
+    }
+  | {
+      readonly kind: "answer";
+      readonly instance: number;
+      readonly ask: number;
+      readonly isOk: boolean;
+      readonly value: Json | undefined;
+    }
+  | { readonly kind: "stop"; readonly instance: number }
+  | {
+      readonly kind: "inspect";
+      readonly id: number;
+      readonly code: string;
+      readonly limits: SandboxLimits;
+    };
+
+/**
+ * What became of an event: `=` unchanged, `-` dropped, `+` and JSON of what it became, `!` and JSON of
+ * the reason why it failed.
+ */
+export interface ThreadOutcome {
+  readonly text: string;
+  readonly isLimit: boolean;
+  readonly cpuMs: number;
+}
+
+export interface GuestFailure {
+  readonly reason: string;
+  readonly isLimit: boolean;
+  /** It threw a `RetryError`: it may go well later. */
+  readonly wantsRetry: boolean;
+}
+
+/** What asked for something: an event of a batch, or a call. */
+export interface GuestCause {
+  readonly id: number;
+  readonly event: number | null;
+}
+
+export type FromThread =
+  | { readonly kind: "started"; readonly instance: number; readonly failure: GuestFailure | null }
+  | {
+      readonly kind: "transformed";
+      readonly instance: number;
+      readonly id: number;
+      readonly outcomes: readonly ThreadOutcome[];
+    }
+  | {
+      readonly kind: "called";
+      readonly instance: number;
+      readonly id: number;
+      /** JSON of the answer. */
+      readonly text: string;
+      readonly failure: GuestFailure | null;
+      readonly cpuMs: number;
+    }
+  | {
+      readonly kind: "ask";
+      readonly instance: number;
+      readonly ask: number;
+      readonly op: string;
+      readonly argument: Json;
+      readonly cause: GuestCause | null;
+    }
+  | {
+      readonly kind: "metric";
+      readonly instance: number;
+      readonly name: string;
+      readonly operation: "sum" | "max" | "min";
+      readonly value: number;
+    }
+  | { readonly kind: "log"; readonly instance: number; readonly lines: readonly SandboxLogLine[] }
+  | {
+      readonly kind: "inspected";
+      readonly id: number;
+      readonly isOk: boolean;
+      readonly text: string;
+    };

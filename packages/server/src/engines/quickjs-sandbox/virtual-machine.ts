@@ -1,0 +1,197 @@
+import * as quickJs from "@jitl/quickjs-wasmfile-release-sync";
+import {
+  newQuickJSWASMModuleFromVariant,
+  newVariant,
+  type QuickJSContext,
+  type QuickJSHandle,
+  type QuickJSSyncVariant,
+} from "quickjs-emscripten-core";
+
+const PAGE_BYTES = 65_536;
+/** What the engine's module starts with, in pages. */
+const INITIAL_PAGES = 256;
+const SPARE_PAGES = 64;
+const STACK_BYTES = 256 * 1024;
+
+/** The code was stopped, or the machine broke: it must not be used any more. */
+export class MachineFault extends Error {
+  readonly kind: "cpu" | "memory" | "crash";
+
+  constructor(kind: "cpu" | "memory" | "crash", message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.kind = kind;
+  }
+}
+
+/** Who answers what the code inside asks. */
+export interface MachineHost {
+  call(op: string, argument: string): string | undefined;
+  begin(done: number, outcome: string): number;
+  /** Asked every few hundred microseconds while code runs: whether it must end. */
+  mustStop(): boolean;
+}
+
+/** A package of the older kind: what it exports may lie one level deeper. */
+const VARIANT = ((quickJs.default as { default?: unknown }).default ??
+  quickJs.default) as QuickJSSyncVariant;
+
+type GuestFunction =
+  | "load"
+  | "describe"
+  | "setUp"
+  | "accept"
+  | "work"
+  | "invoke"
+  | "settle"
+  | "fire";
+
+/**
+ * One QuickJS in a WebAssembly memory of its own. It is never disposed of piece by piece, since an
+ * engine that ran out of memory or was stopped half-way cannot be: it is let go as a whole.
+ */
+export class VirtualMachine {
+  readonly #context: QuickJSContext;
+  readonly #guest: QuickJSHandle;
+  #wasStopped = false;
+
+  private constructor(context: QuickJSContext, guest: QuickJSHandle) {
+    this.#context = context;
+    this.#guest = guest;
+  }
+
+  static async create(options: {
+    wasmModule: WebAssembly.Module;
+    memoryMiB: number;
+    core: string;
+    host: MachineHost;
+  }): Promise<VirtualMachine> {
+    const { wasmModule, memoryMiB, core, host } = options;
+    const maximum = INITIAL_PAGES + SPARE_PAGES + Math.ceil((memoryMiB * 1024 * 1024) / PAGE_BYTES);
+    const quiet = { print: () => {}, printErr: () => {} };
+    const module = await newQuickJSWASMModuleFromVariant(
+      newVariant(VARIANT, {
+        wasmModule,
+        wasmMemory: new WebAssembly.Memory({ initial: INITIAL_PAGES, maximum }),
+        emscriptenModule: quiet as object,
+      }),
+    );
+    const runtime = module.newRuntime();
+    runtime.setMemoryLimit(memoryMiB * 1024 * 1024);
+    runtime.setMaxStackSize(STACK_BYTES);
+    const context = runtime.newContext();
+    const bridge = context.newObject();
+    const { undefined: nothing } = context;
+    context
+      .newFunction("call", (op, argument) => {
+        const answer = host.call(context.getString(op), context.getString(argument));
+        return answer === undefined ? nothing : context.newString(answer);
+      })
+      .consume((handle) => context.setProp(bridge, "call", handle));
+    context
+      .newFunction("begin", (done, outcome) => {
+        const index = context.getNumber(done);
+        const next = host.begin(index, index < 0 ? "" : context.getString(outcome));
+        return context.newNumber(next);
+      })
+      .consume((handle) => context.setProp(bridge, "begin", handle));
+    context.setProp(context.global, "__bridge", bridge);
+    context.unwrapResult(context.evalCode(core, "sandbox.js")).dispose();
+    const guest = context.getProp(context.global, "__guest");
+    context.unwrapResult(context.evalCode("delete globalThis.__guest")).dispose();
+    const machine = new VirtualMachine(context, guest);
+    runtime.setInterruptHandler(() => {
+      if (!host.mustStop()) return false;
+      machine.#wasStopped = true;
+      return true;
+    });
+    return machine;
+  }
+
+  /** Evaluates the program's function expression and runs it; the error with its stack, or nothing. */
+  load(code: string): string {
+    return this.#guarded(() => {
+      const evaluated = this.#context.evalCode(code, "index.js", { type: "global", strict: false });
+      if (evaluated.error) {
+        const message = this.#messageOf(evaluated.error);
+        this.#throwIfStopped(message);
+        return JSON.stringify([message, ""]);
+      }
+      return this.#call("load", evaluated.value);
+    });
+  }
+
+  /** Runs a function of the guest, and all that it set going. */
+  run(name: GuestFunction, argument?: string | number): string {
+    return this.#guarded(() => {
+      if (argument === undefined) return this.#call(name);
+      const value =
+        typeof argument === "number"
+          ? this.#context.newNumber(argument)
+          : this.#context.newString(argument);
+      return this.#call(name, value);
+    });
+  }
+
+  #call(name: GuestFunction, argument?: QuickJSHandle): string {
+    const context = this.#context;
+    const method = context.getProp(this.#guest, name);
+    const result = context.callFunction(method, context.undefined, ...(argument ? [argument] : []));
+    method.dispose();
+    argument?.dispose();
+    if (result.error) {
+      const message = this.#messageOf(result.error);
+      this.#throwIfStopped(message);
+      throw new MachineFault("crash", message);
+    }
+    const isText = context.typeof(result.value) === "string";
+    const text = isText ? context.getString(result.value) : "";
+    result.value.dispose();
+    this.#runJobs();
+    return text;
+  }
+
+  #runJobs(): void {
+    const { runtime } = this.#context;
+    while (runtime.hasPendingJob()) {
+      const result = runtime.executePendingJobs();
+      if (result.error) {
+        const message = this.#messageOf(result.error);
+        result.error.dispose();
+        this.#throwIfStopped(message);
+      }
+      if (this.#wasStopped) this.#throwIfStopped("");
+    }
+  }
+
+  #messageOf(error: QuickJSHandle): string {
+    const context = this.#context;
+    if (this.#wasStopped) return "interrupted";
+    if (context.typeof(error) !== "object") return "an error that is none";
+    const read = (name: string) => {
+      const value = context.getProp(error, name);
+      const text = context.typeof(value) === "string" ? context.getString(value) : "";
+      value.dispose();
+      return text;
+    };
+    return `${read("name")}: ${read("message")}`.slice(0, 4_000);
+  }
+
+  #throwIfStopped(message: string): void {
+    if (this.#wasStopped) throw new MachineFault("cpu", "interrupted");
+    if (message === "InternalError: out of memory") throw new MachineFault("memory", message);
+  }
+
+  /** Turns what breaks the engine itself into a fault. */
+  #guarded(work: () => string): string {
+    try {
+      const text = work();
+      if (this.#wasStopped) throw new MachineFault("cpu", "interrupted");
+      return text;
+    } catch (error) {
+      if (error instanceof MachineFault) throw error;
+      if (this.#wasStopped) throw new MachineFault("cpu", "interrupted");
+      const message = error instanceof Error ? error.message : String(error);
+      throw new MachineFault("crash", message, { cause: error });
+    }
+  }
+}
