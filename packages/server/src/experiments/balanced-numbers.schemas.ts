@@ -1,3 +1,4 @@
+import type { Metric } from "@hedgerow/core/experiments/metric";
 import type { ArmSums } from "@hedgerow/core/statistics/arm";
 import { wireNames } from "../http/wire-field-name.ts";
 import {
@@ -12,6 +13,7 @@ import type { ArmMeasure } from "./experiment-measures.ts";
 interface Asked extends BalancedSettings {
   readonly level: number;
   readonly goal: "increase" | "decrease";
+  readonly kind: Metric["kind"];
   readonly sequentialTuning: number;
 }
 
@@ -26,6 +28,7 @@ export function wireEffect(
   const { absolute, relative, bayes, sequential, nonInferiority } = comparison;
   const { report, corrected, rank } = effect;
   const two = `at ${percent(1 - asked.level)}`;
+  const test = `Welch's test${asked.kind === "quantile" ? ", by order statistics," : ""}`;
   const named = (method: string, part: object | null) =>
     part && { method, ...(wireNames(part) as object) };
   return {
@@ -40,9 +43,9 @@ export function wireEffect(
     },
     control: wireNames(comparison.control),
     treatment: wireNames(comparison.treatment),
-    absolute: named(`Welch's test of the difference of values, two-sided ${two}`, absolute),
+    absolute: named(`${test} of the difference of values, two-sided ${two}`, absolute),
     one_sided: named(
-      "Welch's test in the direction of the goal, with a one-sided bound",
+      `${test} in the direction of the goal, with a one-sided bound`,
       report.oneSided,
     ),
     relative: named("Fieller's set of lifts, from the same test", relative),

@@ -225,6 +225,7 @@ export function wireAnalysis(analysis: Analysis, { sent, metric, method, balance
     ...balanced,
     level,
     goal: metric.goal,
+    kind: metric.kind,
     sequentialTuning: method.sequentialTuning ?? DEFAULT_TUNING,
   };
   return {
