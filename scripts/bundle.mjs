@@ -7,11 +7,12 @@ import { build } from "esbuild";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const source = join(root, "packages/server/src");
+const sandbox = join(source, "engines/quickjs-sandbox");
 const target = join(root, "packages/server/dist/bundle");
 const draft = `${target}-${process.pid}`;
 
 /** Packages that find native code or files of theirs next to their own modules. */
-const EXTERNAL = ["libsql", "@duckdb/node-bindings"];
+const EXTERNAL = ["libsql", "@duckdb/node-bindings", "esbuild"];
 
 /** Ends a module's line of source maps: positions inside of packages help nobody. */
 const NO_MAP = `\n//# sourceMappingURL=data:application/json;base64,${Buffer.from(
@@ -53,6 +54,21 @@ await build({
     js: 'import { createRequire as requireFor } from "node:module"; const require = requireFor(import.meta.url);',
   },
   plugins: [unmappedPackages],
+  logLevel: "warning",
+});
+// What runs inside of the sandbox before transformations: scripts that are read as texts.
+await build({
+  entryPoints: readdirSync(sandbox)
+    .filter((path) => /^guest-(core|web|crypto|intl|buffer)\.ts$/.test(path))
+    .map((path) => join(sandbox, path)),
+  outdir: draft,
+  bundle: true,
+  format: "cjs",
+  platform: "neutral",
+  mainFields: ["main"],
+  target: "es2023",
+  minifySyntax: true,
+  minifyWhitespace: true,
   logLevel: "warning",
 });
 // In one step, as far as there is one, so that a server that starts meanwhile finds one or the other.
