@@ -1,0 +1,187 @@
+import type { JsonObject } from "@hedgerow/core/json";
+import { v7 } from "uuid";
+import { openGeoIp } from "../engines/mmdb-geoip/mmdb-geoip.ts";
+import { QuickJsSandbox } from "../engines/quickjs-sandbox/quickjs-sandbox.ts";
+import { createAccountStore } from "../engines/sql/account-store.ts";
+import { createActivityLog } from "../engines/sql/activity-log.ts";
+import { createTransformationConfigStore } from "../engines/sql/transformation-config-store.ts";
+import {
+  createTransformationJobs,
+  createTransformationRecords,
+  createTransformationStorage,
+} from "../engines/sql/transformation-records.ts";
+import { createTransformationStore } from "../engines/sql/transformation-store.ts";
+import { temporaryPipeline } from "../events/pipeline.setup.ts";
+import { compileSource } from "./compile-source.ts";
+import type { SandboxLimits, SourceFiles } from "./sandbox.ts";
+import { createTransformationConfigs } from "./transformation-configs.ts";
+import { type AtWorkDeps, startTransformations } from "./transformations-at-work.ts";
+
+/** A pipeline in which transformations are at work, on real engines. */
+export async function transformationsPipeline(
+  options: {
+    readonly pipeline?: ReturnType<typeof temporaryPipeline>;
+    readonly limits?: SandboxLimits;
+    readonly isAllowed?: AtWorkDeps["isAllowed"];
+    readonly clock?: () => Date;
+  } = {},
+) {
+  const pipeline = options.pipeline ?? temporaryPipeline();
+  const { database, persons, log } = await pipeline.openStores();
+  const sandbox = new QuickJsSandbox();
+  const store = createTransformationStore(database);
+  const configStore = createTransformationConfigStore(database);
+  const accounts = createAccountStore(database);
+  const clock = options.clock ?? (() => new Date());
+  const faults: unknown[] = [];
+  const warnings: { type: string; detail: string | undefined }[] = [];
+  const records = createTransformationRecords(database);
+  const jobs = createTransformationJobs(database);
+  const configs = createTransformationConfigs({
+    store: configStore,
+    transformations: store,
+    accounts,
+    accessLevel: "root",
+    clock,
+  });
+  const observed = { out: 0, dropped: 0, failed: 0, disabled: 0 };
+  const work = await startTransformations({
+    configs: configStore,
+    sandbox,
+    records,
+    storage: createTransformationStorage(database),
+    jobs,
+    places: await openGeoIp({ path: null, reportFault: (error) => faults.push(error) }),
+    persons,
+    capture: async (events) => {
+      await log.append(events);
+    },
+    warnings: {
+      note: (_project, { type, sample }) => warnings.push({ type, detail: sample.detail }),
+    },
+    disableFailing: configs.disableFailing,
+    observer: {
+      counted: (outcome) => {
+        observed[outcome]++;
+      },
+      disabled: () => {
+        observed.disabled++;
+      },
+    },
+    ...(options.limits && { limits: options.limits }),
+    ...(options.isAllowed && { isAllowed: options.isAllowed }),
+    siteUrl: "https://hedgerow.test",
+    recordDays: 30,
+    clock,
+    newUuid: () => v7(),
+    reportFault: (error) => faults.push(error),
+  });
+  const run = await pipeline.start({
+    steps: () => [work.step],
+    onStored: () => (rows) => work.note(rows),
+  });
+  const write = { authorId: null, now: new Date(), describe: () => null };
+
+  return {
+    ...run,
+    work,
+    sandbox,
+    records,
+    jobs,
+    configs,
+    configStore,
+    activityLog: createActivityLog(database),
+    faults,
+    warnings,
+    observed,
+
+    /** Installs a source in a project and enables it; answers the config's id. */
+    async enable(
+      projectId: number,
+      name: string,
+      source: string | SourceFiles,
+      settings: { config?: JsonObject; order?: number; allowedHosts?: readonly string[] } = {},
+    ): Promise<{ id: number; transformationId: number; label: string }> {
+      const files = typeof source === "string" ? { "index.js": source } : source;
+      const program = await compileSource(sandbox, files, "source");
+      const project = await database.reads
+        .selectFrom("projects")
+        .select("organization_id")
+        .where("id", "=", projectId)
+        .executeTakeFirstOrThrow();
+      const manifest: unknown = JSON.parse(files["plugin.json"] ?? "{}");
+      const { config: configSchema = [] } = manifest as { config?: JsonObject };
+      const transformation = await store.create(
+        project.organization_id,
+        {
+          ...{ type: "source", name, description: null, url: null, icon: null, configSchema },
+          ...{ tag: null, latestTag: null, latestTagCheckedAt: null, isGlobal: false },
+          ...{ capabilities: {}, metrics: {}, publicJobs: {} },
+        },
+        { files, program, tag: null, restoredFrom: null },
+        write,
+      );
+      if (typeof transformation === "string") throw new Error(transformation);
+      const view = await configStore.create(
+        projectId,
+        {
+          ...{ transformationId: transformation.id, enabled: true, name: null, description: null },
+          order: settings.order ?? transformation.id,
+          config: settings.config ?? {},
+          allowedHosts: settings.allowedHosts ?? [],
+          ...{ problem: null, deleted: false },
+        },
+        { put: [], removeKeys: [] },
+        { ...write, describe: () => [] },
+      );
+      if (!view) throw new Error("the transformation is gone");
+      await work.changed(projectId);
+      const { id } = view.config;
+      return { id, transformationId: transformation.id, label: `${name} (${id})` };
+    },
+
+    /** Gives a transformation another source. */
+    async edit(projectId: number, transformationId: number, source: string): Promise<void> {
+      const files = { "index.js": source };
+      const program = await compileSource(sandbox, files, "source");
+      const draft = { files, program, tag: null, restoredFrom: null };
+      const current = await database.reads
+        .selectFrom("transformations")
+        .select("version")
+        .where("id", "=", transformationId)
+        .executeTakeFirstOrThrow();
+      await store.update(
+        transformationId,
+        () => ({}),
+        { ...draft, ifVersion: current.version },
+        write,
+      );
+      await work.changed(projectId);
+    },
+
+    /** Stored events of a project, oldest first. */
+    async stored(projectId: number) {
+      const query = { projectId, limit: 10_000, offset: 0, order: "oldest-first" } as const;
+      return (await run.events.events(query)).events;
+    },
+
+    async counts(projectId: number, configId: number) {
+      await work.flush();
+      const sum = { eventsIn: 0, eventsOut: 0, dropped: 0, failed: 0 };
+      for (const { counts } of await records.hours({ projectId, configId })) {
+        sum.eventsIn += counts.eventsIn;
+        sum.eventsOut += counts.eventsOut;
+        sum.dropped += counts.dropped;
+        sum.failed += counts.failed;
+      }
+      return sum;
+    },
+
+    async close() {
+      await pipeline.stopWorker();
+      await work.close();
+      await sandbox.close();
+      await pipeline.remove();
+    },
+  };
+}

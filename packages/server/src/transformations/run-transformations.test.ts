@@ -1,0 +1,209 @@
+import type { CapturedEvent } from "@hedgerow/core/events/event";
+import type { JsonObject } from "@hedgerow/core/json";
+import fc from "fast-check";
+import { v7 } from "uuid";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { transformationsPipeline } from "./at-work.setup.ts";
+
+const START_MS = Date.parse("2026-03-01T10:00:00Z");
+let made = 0;
+
+function eventOf(projectId: number, event: string, properties: JsonObject = {}): CapturedEvent {
+  const at = new Date(START_MS + made++);
+  return {
+    ...{ uuid: v7(), projectId, event, distinctId: "ann", properties },
+    ...{ timestamp: at, clientTimestamp: null, receivedAt: at },
+  };
+}
+
+describe("transformations at work", () => {
+  let run: Awaited<ReturnType<typeof transformationsPipeline>>;
+  beforeAll(async () => {
+    run = await transformationsPipeline();
+  });
+  afterAll(() => run.close());
+
+  async function pass(events: readonly CapturedEvent[]) {
+    await run.append(events);
+    await run.settle();
+    return run.stored(events[0]?.projectId ?? 0);
+  }
+
+  it("[TP-20] gives each what the one before made of an event, and names them as PostHog does", async () => {
+    const project = await run.newProject();
+    const first = await run.enable(
+      project,
+      "Add",
+      "export function processEvent(e) { e.properties.trail = ['a']; return e }",
+    );
+    const second = await run.enable(
+      project,
+      "Throw",
+      "export function processEvent(e) { e.properties.half = 1; throw new Error('no') }",
+    );
+    const third = await run.enable(
+      project,
+      "Look",
+      `export function processEvent(e) {
+        e.properties.seen = [...e.properties.trail, ...e.properties.$plugins_succeeded,
+          ...e.properties.$plugins_failed]
+        return e
+      }`,
+    );
+    const event = eventOf(project, "a", { $plugins_succeeded: ["forged (1)"] });
+    const [stored] = await pass([event]);
+    expect(stored?.properties).toMatchObject({
+      trail: ["a"],
+      seen: ["a", first.label, second.label],
+      $plugins_succeeded: [first.label, third.label],
+      $plugins_failed: [second.label],
+    });
+    expect(stored?.properties).not.toHaveProperty("half");
+    expect(await run.events.receipt(project, event.uuid)).toMatchObject({
+      outcome: "stored",
+      changedBy: [`${first.label} v1`, `${third.label} v1`],
+    });
+  });
+
+  it("[TP-21] drops what one answers nothing for, with a receipt that names it and its version", async () => {
+    const project = await run.newProject();
+    const dropper = await run.enable(
+      project,
+      "Drop",
+      "export function processEvent(e) { return e.properties.n % 2 ? null : e }",
+    );
+    const after = await run.enable(
+      project,
+      "After",
+      "export function processEvent(e) { return e }",
+    );
+    const events = Array.from({ length: 10 }, (_, n) => eventOf(project, "n", { n }));
+    expect(await pass(events)).toHaveLength(5);
+    const sums = { eventsIn: 10, eventsOut: 5, dropped: 5, failed: 0 };
+    expect(await run.counts(project, dropper.id)).toEqual(sums);
+    const rest = { eventsIn: 5, eventsOut: 5, dropped: 0, failed: 0 };
+    expect(await run.counts(project, after.id)).toEqual(rest);
+    expect(await run.events.receipt(project, events[1]?.uuid ?? "")).toMatchObject({
+      outcome: "dropped",
+      by: `${dropper.label} v1`,
+    });
+  });
+
+  it("[TP-22] keeps an event as it was when one tries to change its team", async () => {
+    const project = await run.newProject();
+    const { id, label } = await run.enable(
+      project,
+      "Steal",
+      "export function processEvent(e) { e.team_id = 1e6; e.properties.x = 1; return e }",
+    );
+    const [stored] = await pass([eventOf(project, "a")]);
+    expect(stored?.properties).toEqual({ $plugins_succeeded: [], $plugins_failed: [label] });
+    await run.work.flush();
+    const { entries } = await run.records.logs({
+      ...{ projectId: project, configId: id, limit: 9, offset: 0, search: "team_id" },
+    });
+    expect(entries).toMatchObject([{ type: "ERROR" }]);
+  });
+
+  it("[TP-23] lets person properties that one sets reach the person", async () => {
+    const project = await run.newProject();
+    await run.enable(
+      project,
+      "Set",
+      "export function processEvent(e) { e.$set = { ...e.$set, plan: 'pro' }; return e }",
+    );
+    await pass([eventOf(project, "a", { $set: { name: "Ann" } })]);
+    const person = await run.persons.personByDistinctId(project, "ann");
+    expect(person?.properties).toMatchObject({ plan: "pro", name: "Ann" });
+  });
+
+  it("[TP-24] applies an edited source from a known event on, and receipts tell the version", async () => {
+    const project = await run.newProject();
+    const mark = (text: string) =>
+      `export function processEvent(e) { e.properties.by = '${text}'; return e }`;
+    const { transformationId, label } = await run.enable(project, "Mark", mark("one"));
+    const [before, after] = [eventOf(project, "a"), eventOf(project, "b")];
+    await pass([before]);
+    await run.edit(project, transformationId, mark("two"));
+    const stored = await pass([after]);
+    expect(stored.map(({ properties }) => properties.by)).toEqual(["one", "two"]);
+    const receipts = [before, after].map(({ uuid }) => run.events.receipt(project, uuid));
+    expect(await Promise.all(receipts)).toMatchObject([
+      { changedBy: [`${label} v1`] },
+      { changedBy: [`${label} v2`] },
+    ]);
+  });
+
+  it("[TP-25] captures beside events, at most three deep, with a warning for more", async () => {
+    const project = await run.newProject();
+    await run.enable(
+      project,
+      "Echo",
+      "export function processEvent(e) { posthog.capture('echo', { of: e.event }); return e }",
+    );
+    await pass([eventOf(project, "a")]);
+    for (let depth = 0; depth < 4; depth++) await run.settle();
+    const stored = await run.stored(project);
+    expect(stored.map(({ properties }) => properties.$transformation_hops ?? 0).toSorted()).toEqual(
+      [0, 1, 2, 3],
+    );
+    expect(run.warnings.map(({ type }) => type)).toContain("transformation_capture_too_deep");
+  });
+
+  it("[TP-26] takes out of work what exceeds its limits again and again, and loses no event", async () => {
+    const [project, other] = [await run.newProject(), await run.newProject()];
+    const { id } = await run.enable(
+      project,
+      "Loop",
+      "export function processEvent(e) { while (true) {} }",
+    );
+    const events = Array.from({ length: 40 }, (_, n) => eventOf(project, "n", { n }));
+    const others = Array.from({ length: 40 }, (_, n) => eventOf(other, "n", { n }));
+    expect(await pass([...events, ...others])).toHaveLength(40);
+    expect(await run.stored(other)).toHaveLength(40);
+    const { config } = (await run.configStore.config(project, id)) ?? {};
+    expect(config).toMatchObject({ enabled: false });
+    expect(config?.problem?.message).toContain("exceeded its limits");
+    expect(run.warnings.map(({ type }) => type)).toContain("transformation_disabled");
+    const { eventsIn, eventsOut, failed } = await run.counts(project, id);
+    expect(eventsIn).toBe(eventsOut);
+    expect(failed).toBe(eventsIn);
+    expect(failed).toBeGreaterThanOrEqual(10);
+  }, 60_000);
+
+  it("[TP-27] adds up at every step of any chain", async () => {
+    const kinds = {
+      keep: "return e",
+      change: "e.properties.c = 1; return e",
+      "drop some": "return e.properties.n % 3 ? e : null",
+      "throw some": "if (e.properties.n % 4 === 0) throw 1; return e",
+      "steal some": "if (e.properties.n % 5 === 0) e.team_id = 0; return e",
+    };
+    const chain = fc.array(fc.constantFrom(...Object.keys(kinds)), { minLength: 1, maxLength: 4 });
+    await fc.assert(
+      fc.asyncProperty(chain, fc.integer({ min: 1, max: 60 }), async (names, length) => {
+        const project = await run.newProject();
+        const ids: number[] = [];
+        for (const name of names) {
+          const body = kinds[name as keyof typeof kinds];
+          const source = `export function processEvent(e) { ${body} }`;
+          ids.push((await run.enable(project, name, source)).id);
+        }
+        const events = Array.from({ length }, (_, n) => eventOf(project, "n", { n }));
+        const stored = await pass(events);
+        let entering = length;
+        for (const id of ids) {
+          const { eventsIn, eventsOut, dropped, failed } = await run.counts(project, id);
+          expect(eventsIn).toBe(entering);
+          expect(eventsIn).toBe(eventsOut + dropped);
+          expect(failed).toBeLessThanOrEqual(eventsOut);
+          entering = eventsOut;
+        }
+        expect(stored).toHaveLength(entering);
+        const passed = stored.map(({ properties }) => Number(properties.n));
+        expect(passed).toEqual(passed.toSorted((one, other) => one - other));
+      }),
+      { numRuns: 8 },
+    );
+  }, 60_000);
+});
