@@ -61,23 +61,67 @@ export function furthestStep(events: readonly FunnelEvent[], rule: FunnelRule): 
 
 /**
  * How many of the steps after the exposure are done in any order inside the window of one exposure, at
- * or after it, each by an event of its own; -1 without exposure.
+ * or after it, each by an event of its own; -1 without exposure. Of events that can serve the same steps
+ * only so many matter as there are steps, so that a unit with many events takes no longer than they take
+ * to go through.
  */
 export function stepsDoneInAnyOrder(events: readonly FunnelEvent[], rule: FunnelRule): number {
   const window = rule.window ?? Number.POSITIVE_INFINITY;
+  const sorted = [...events].sort((left, right) => left.at - right.at);
+  const inside = countAlike();
+  const known = new Map<string, number>();
   let most = -1;
-  for (const exposure of events) {
+  let first = 0;
+  let next = 0;
+  for (const exposure of sorted) {
     if (!exposure.steps.includes(0)) continue;
-    const inside = events.filter(
-      (event) => event !== exposure && event.at >= exposure.at && event.at - exposure.at <= window,
-    );
-    const served = new Map<FunnelEvent, number>();
-    let done = 0;
-    for (let step = 1; step < rule.stepCount; step += 1)
-      if (findServer(inside, step, served, new Set())) done += 1;
+    for (let event = sorted[next]; event; event = sorted[next]) {
+      if (event.at - exposure.at > window) break;
+      inside.add(event, 1);
+      next += 1;
+    }
+    for (let event = sorted[first]; event && event.at < exposure.at; event = sorted[first]) {
+      inside.add(event, -1);
+      first += 1;
+    }
+    inside.add(exposure, -1);
+    const candidates = inside.candidates(rule.stepCount - 1);
+    inside.add(exposure, 1);
+    const name = candidates.map(({ steps }) => steps.join()).join(" ");
+    const done = known.get(name) ?? stepsServed(candidates, rule.stepCount);
+    known.set(name, done);
     most = Math.max(most, done);
+    if (most === rule.stepCount - 1) break;
   }
   return most;
+}
+
+/** Counts events that can serve the same steps. */
+function countAlike() {
+  const counts = new Map<string, { readonly steps: readonly number[]; count: number }>();
+  return {
+    add({ steps }: FunnelEvent, count: number): void {
+      if (!steps.some((step) => step > 0)) return;
+      const name = steps.join();
+      const alike = counts.get(name) ?? { steps, count: 0 };
+      alike.count += count;
+      counts.set(name, alike);
+    },
+    /** One event for each that is counted, of those that are alike so many at most. */
+    candidates: (most: number): readonly FunnelEvent[] =>
+      [...counts.values()].flatMap(({ steps, count }) =>
+        Array.from({ length: Math.min(count, most) }, () => ({ at: 0, steps })),
+      ),
+  };
+}
+
+/** How many of the steps after the exposure can be served, each by another event. */
+function stepsServed(events: readonly FunnelEvent[], stepCount: number): number {
+  const served = new Map<FunnelEvent, number>();
+  let done = 0;
+  for (let step = 1; step < stepCount; step += 1)
+    if (findServer(events, step, served, new Set())) done += 1;
+  return done;
 }
 
 /** Events that happened at one time, in the order of times. */

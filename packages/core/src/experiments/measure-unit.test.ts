@@ -74,6 +74,62 @@ describe("measuring one unit", () => {
     );
   });
 
+  it("finds steps in any order as trying every window does", () => {
+    const event: fc.Arbitrary<FunnelEvent> = fc.record({
+      at: fc.integer({ min: 0, max: 12 }),
+      steps: fc.constantFrom([0], [0], [1], [2], [3], [0, 1], [1, 2], [1, 2], [2, 3]),
+    });
+    const tried = (events: readonly FunnelEvent[], window: number): number => {
+      const most = (steps: readonly number[], left: readonly FunnelEvent[]): number => {
+        const [step, ...others] = steps;
+        if (step === undefined) return 0;
+        const served = left
+          .filter((one) => one.steps.includes(step))
+          .map(
+            (one) =>
+              1 +
+              most(
+                others,
+                left.filter((other) => other !== one),
+              ),
+          );
+        return Math.max(most(others, left), ...served);
+      };
+      const windows = events
+        .filter(({ steps }) => steps.includes(0))
+        .map((exposure) =>
+          most(
+            [1, 2, 3],
+            events.filter(
+              (one) => one !== exposure && one.at >= exposure.at && one.at - exposure.at <= window,
+            ),
+          ),
+        );
+      return Math.max(-1, ...windows);
+    };
+    fc.assert(
+      fc.property(
+        fc.array(event, { maxLength: 9 }),
+        fc.integer({ min: 0, max: 8 }),
+        (events, window) => {
+          expect(stepsDoneInAnyOrder(events, { stepCount: 4, window })).toBe(tried(events, window));
+        },
+      ),
+      { numRuns: 500 },
+    );
+  });
+
+  it("goes through a unit with very many events in a moment", () => {
+    const events = Array.from({ length: 200_000 }, (_, index) => ({
+      at: index,
+      steps: [index % 2],
+    }));
+    const metric = funnel({ order: "unordered", conversionWindowMs: 100_000 });
+    const startedMs = performance.now();
+    expect(stepsReached(events, metric)).toBe(1);
+    expect(performance.now() - startedMs).toBeLessThan(5000);
+  });
+
   it("counts as retained who comes back on the days of the window, by the calendar", () => {
     const events = (returnHours: number) => [
       { at: 0, steps: [0] },

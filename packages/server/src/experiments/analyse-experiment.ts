@@ -193,7 +193,11 @@ export function createAnalyseExperiment({
       async (places) => {
         if (!common.variants.includes(CONTROL))
           throw refuse("The flag of the experiment has no control variant.");
-        const query = { ...common, exceptPersons: await ask(findExcepted) };
+        const query = {
+          ...common,
+          days: common.days.slice(-MAX_MEASURED_DAYS),
+          exceptPersons: await ask(findExcepted),
+        };
         const missing = places.flatMap((place) => metrics[place] ?? []);
         const found = new Map<object, Measured>();
         // Units are put into the cells of one breakdown at a time.
@@ -295,6 +299,8 @@ function refuse(detail: string): Refusal {
 
 /** Days shown at most: the last ones. */
 const MAX_DAYS = 3660;
+/** Days of which metrics are told at most: the last ones. */
+const MAX_MEASURED_DAYS = 400;
 /** Below this many units shares are not compared (statistics 1.9). */
 const MIN_UNITS = 100;
 

@@ -99,9 +99,6 @@ export type Belief = Pick<ComparisonSpec, "prior" | "margin">;
 /** The sample that an always-valid interval is tuned to unless a number is given (statistics 1.5). */
 export const DEFAULT_TUNING = 5000;
 
-/** Days that are compared at most: the last ones. */
-const MAX_DAYS = 400;
-
 /** Compares what was measured with the control, which must be among the arms; leaves others their turn. */
 export async function analyseMeasured(
   measured: Measured,
@@ -132,9 +129,7 @@ export async function analyseMeasured(
     ...compareMeasured(measured.arms, metric, tools),
     cells,
     interactions: interactionsOf(cells),
-    days: await inSlices(measured.days.slice(-MAX_DAYS), (day) =>
-      dayResultOf(day, metric, tools.method),
-    ),
+    days: await inSlices(measured.days, (day) => dayResultOf(day, metric, tools.method)),
     bounds: measured.bounds,
     warnings: warningsOf(measured),
   };
