@@ -403,12 +403,15 @@ async function compose(
         earlyAccessFeaturesOf((await compiledFlags.get(id)).flagSet),
     });
     healthRoutes(open, {
-      // The one store that may be a server elsewhere; the others live and die with this process.
-      unready: () =>
-        accounts.isEmpty().then(
-          () => (hasStarted ? [] : ["the service is starting"]),
-          () => ["the metadata database does not answer"],
-        ),
+      // The one store that may be a server elsewhere, and the disk; all else lives and dies with this process.
+      unready: async () => {
+        const refusing = log.refusing();
+        const full = refusing === undefined ? [] : [`events cannot be stored: ${refusing}`];
+        return accounts.isEmpty().then(
+          () => (hasStarted ? full : ["the service is starting"]),
+          () => ["the metadata database does not answer", ...full],
+        );
+      },
       metrics,
     });
   });

@@ -41,6 +41,12 @@ export interface EventLog {
     after: number,
   ): Promise<number | undefined>;
 
+  /**
+   * Why the last events were refused by the disk, for some seconds after it happened: whoever waits
+   * for better times has to try again. `undefined` once it takes events.
+   */
+  refusing(): string | undefined;
+
   /** Position of the newest stored entry; 0 for an empty log. */
   end(): Promise<number>;
 

@@ -104,6 +104,7 @@ describe("openEmbeddedLog", () => {
         }
       };
       await expect(fill()).rejects.toBeInstanceOf(LogUnavailable);
+      expect(log.refusing()).toContain("full");
       expect(taken).toBeGreaterThan(10);
       await expect(log.append([event()])).rejects.toBeInstanceOf(LogUnavailable);
       const { entries, end } = await log.read(0, 100, NEVER);
@@ -111,6 +112,7 @@ describe("openEmbeddedLog", () => {
       await log.release(end);
       const [position] = await log.append([event()]);
       expect(position).toBeGreaterThan(end);
+      expect(log.refusing()).toBeUndefined();
       expect((await log.read(end, 100, NEVER)).entries.length).toBe(1);
       await log.close();
     }));

@@ -47,6 +47,8 @@ const GROUP_CHARS = 8 * 1024 * 1024;
 /** One read ends after the segment with which it has this much. */
 const READ_CHARS = 4 * 1024 * 1024;
 const RETRY_AFTER_SECONDS = 1;
+/** A refusal counts as lasting for so long. */
+const REFUSING_MS = 10_000;
 /** Searches go on for so long at most before requests get their turn. */
 const TURN_MS = 5;
 
@@ -79,6 +81,7 @@ export async function openEmbeddedLog(
   let queuedChars = 0;
   let end = 0;
   let isClosed = false;
+  let refusal: { readonly reason: string; readonly atMs: number } | undefined;
   const wakeReaders = new Set<() => void>();
   const tail = createLogTail(options.tailChars ?? 16 * 1024 * 1024);
 
@@ -119,6 +122,7 @@ export async function openEmbeddedLog(
   function settle(last: number): void {
     const group = writing;
     writing = [];
+    refusal = undefined;
     let position = end;
     const answers = group.map(({ events, encoded }) =>
       events.map((event, index) => {
@@ -140,6 +144,7 @@ export async function openEmbeddedLog(
   function refuse(reason: string): void {
     const group = writing;
     writing = [];
+    refusal = { reason, atMs: performance.now() };
     for (const { chars, reject } of group) {
       queuedChars -= chars;
       reject(unavailable(`events cannot be stored: ${reason}`));
@@ -213,6 +218,11 @@ export async function openEmbeddedLog(
         }
       }
       return undefined;
+    },
+
+    refusing() {
+      const isRecent = refusal && performance.now() - refusal.atMs < REFUSING_MS;
+      return isRecent ? refusal?.reason : undefined;
     },
 
     async end() {
