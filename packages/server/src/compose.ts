@@ -16,12 +16,14 @@ import { createCohortPersons } from "./cohorts/cohort-persons.ts";
 import { cohortRoutes } from "./cohorts/cohorts.routes.ts";
 import { createCohorts } from "./cohorts/cohorts.ts";
 import { type Config, dependingOn } from "./config.ts";
+import { createArchiveReader } from "./engines/archives/archive-reader.ts";
 import { createBacktrackingRegex } from "./engines/backtracking-regex/backtracking-regex.ts";
 import { dataFolderPaths, openDataFolder } from "./engines/data-folder/data-folder.ts";
 import { openSecretKey } from "./engines/data-folder/secret-key.ts";
 import { openDuckDbEvents } from "./engines/duckdb-events/duckdb-events.ts";
 import { openEmbeddedLog } from "./engines/embedded-log/embedded-log.ts";
 import { openGeoIp } from "./engines/mmdb-geoip/mmdb-geoip.ts";
+import { QuickJsSandbox } from "./engines/quickjs-sandbox/quickjs-sandbox.ts";
 import { createAccountStore } from "./engines/sql/account-store.ts";
 import { createActivityLog } from "./engines/sql/activity-log.ts";
 import { createAudience } from "./engines/sql/audience.ts";
@@ -41,6 +43,13 @@ import { createPersonStore } from "./engines/sql/person-store.ts";
 import { createPropertyDefinitionStore } from "./engines/sql/property-definition-store.ts";
 import { createRefusalStore } from "./engines/sql/refusal-store.ts";
 import { createSightingStore } from "./engines/sql/sighting-store.ts";
+import { createTransformationConfigStore } from "./engines/sql/transformation-config-store.ts";
+import {
+  createTransformationJobs,
+  createTransformationRecords,
+  createTransformationStorage,
+} from "./engines/sql/transformation-records.ts";
+import { createTransformationStore } from "./engines/sql/transformation-store.ts";
 import { startDefinitionRecorder } from "./event-definitions/definition-recorder.ts";
 import { eventDefinitionRoutes } from "./event-definitions/event-definitions.routes.ts";
 import { createEventDefinitions } from "./event-definitions/event-definitions.ts";
@@ -52,6 +61,7 @@ import { captureV1Routes } from "./events/capture-v1.routes.ts";
 import { deadLetterRoutes } from "./events/dead-letters.routes.ts";
 import { createDeadLetters } from "./events/dead-letters.ts";
 import { eventRoutes } from "./events/events.routes.ts";
+import { createEvents } from "./events/events.ts";
 import {
   journalCaptures,
   journalPreparations,
@@ -131,10 +141,20 @@ import { createGroups } from "./persons/groups.ts";
 import { personRoutes } from "./persons/persons.routes.ts";
 import { createPersons } from "./persons/persons.ts";
 import { limitFaults } from "./platform/limit-faults.ts";
+import { networks } from "./platform/network-address.ts";
 import { earlyAccessFeaturesOf } from "./sdk/early-access.ts";
 import { sdkRoutes } from "./sdk/sdk.routes.ts";
 import { openSdkScripts } from "./sdk/sdk-scripts.ts";
-import { ACCESS_LEVELS } from "./transformations/transformations.ts";
+import { readCatalogue } from "./transformations/catalogue.ts";
+import { countTransformations } from "./transformations/count-transformations.ts";
+import { createFetchPlugin, pluginSourcesOf, requestFrom } from "./transformations/fetch-plugin.ts";
+import { transformationConfigRoutes } from "./transformations/transformation-configs.routes.ts";
+import { createTransformationConfigs } from "./transformations/transformation-configs.ts";
+import { createTransformationTrials } from "./transformations/transformation-trials.ts";
+import { transformationRoutes } from "./transformations/transformations.routes.ts";
+import { ACCESS_LEVELS, createTransformations } from "./transformations/transformations.ts";
+import { startTransformations } from "./transformations/transformations-at-work.ts";
+import { createTryTransformation } from "./transformations/try-transformation.ts";
 
 /** A composed service: everything open and running, the socket where {@link ComposeOptions.listen} opens it. */
 export interface Service {
@@ -279,6 +299,7 @@ async function compose(
   );
 
   // From the log to the stores
+  const siteUrl = `http://${config.host}:${config.port}`;
   const log = await openEmbeddedLog(paths.eventLog, {
     after: Math.max(await persons.position(), await events.position()),
     retention: {
@@ -305,18 +326,79 @@ async function compose(
     reportFault,
   });
   opened.push(() => lastCalls.close());
+
+  // Transformations: what is installed, what is at work in projects, and what runs
+  const sandbox = new QuickJsSandbox();
+  opened.push(() => sandbox.close());
+  const pluginSources = pluginSourcesOf(config);
+  const requestPlugin = requestFrom(pluginSources, config.privateNetworks);
+  const transformationStore = createTransformationStore(database);
+  const transformationConfigStore = createTransformationConfigStore(database);
+  const transformationRecords = createTransformationRecords(database);
+  const transformationJobs = createTransformationJobs(database);
+  const transformationConfigs = createTransformationConfigs({
+    store: transformationConfigStore,
+    transformations: transformationStore,
+    accounts,
+    accessLevel: config.pluginsAccess,
+    onChanged: (projectId) => transformationsAtWork.changed(projectId),
+    clock: now,
+  });
+  const transformations = createTransformations({
+    store: transformationStore,
+    configs: transformationConfigStore,
+    accounts,
+    sandbox,
+    fetchPlugin: createFetchPlugin({
+      request: requestPlugin,
+      archives: createArchiveReader(),
+      catalogue: readCatalogue,
+      sources: pluginSources,
+    }),
+    catalogue: readCatalogue,
+    hosts: pluginSources,
+    accessLevel: config.pluginsAccess,
+    onChanged: (projectId) => transformationsAtWork.changed(projectId),
+    clock: now,
+  });
+  const isPrivateNetworkNamed = networks(config.privateNetworks);
+  const transformationsAtWork = await startTransformations({
+    configs: transformationConfigStore,
+    sandbox,
+    records: transformationRecords,
+    storage: createTransformationStorage(database),
+    jobs: transformationJobs,
+    places: geoIp,
+    persons,
+    capture: async (captured) => {
+      await log.append(captured);
+    },
+    warnings,
+    disableFailing: transformationConfigs.disableFailing,
+    observer: countTransformations(metrics),
+    isAllowed: ({ address }) => isPrivateNetworkNamed(address),
+    siteUrl,
+    recordDays: config.receiptDays,
+    clock: now,
+    newUuid,
+    reportFault,
+  });
+  opened.push(() => transformationsAtWork.close());
+
   const worker = await startWorker({
     log,
     persons,
     events,
     geoIp,
     pendingPersons,
+    steps: [transformationsAtWork.step],
     logger,
     observer: tellPreparations(countPreparations(metrics), journalPreparations(warnings)),
     onStored: (rows) => {
       definitionRecorder.note(rows);
       lastCalls.note(rows);
       liveEvents.publish(rows);
+      transformationsAtWork.note(rows);
     },
   });
   opened.push(() => worker.close());
@@ -609,6 +691,25 @@ async function compose(
       accounts,
     });
     propertyValuesRoutes(management, createPropertyValues({ events, log, clock: now }));
+    transformationRoutes(management, { transformations, activityLog, accounts });
+    transformationConfigRoutes(management, {
+      configs: transformationConfigs,
+      trials: createTransformationTrials({
+        configs: transformationConfigs,
+        configStore: transformationConfigStore,
+        transformations: transformationStore,
+        tryTransformation: createTryTransformation({ sandbox, locate: geoIp.locate, siteUrl }),
+        events: createEvents({ events, log, persons: personRecords }),
+        siteUrl,
+        newUuid,
+        clock: now,
+      }),
+      records: transformationRecords,
+      jobs: transformationJobs,
+      activityLog,
+      accounts,
+      clock: now,
+    });
     deadLetterRoutes(management, createDeadLetters({ events, log, pendingPersons }));
     receiptRoutes(management, { events, log, refusals });
     ingestionWarningRoutes(management, { store: warningStore, warnings });

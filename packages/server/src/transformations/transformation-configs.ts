@@ -89,12 +89,15 @@ export function createTransformationConfigs({
   transformations,
   accounts,
   accessLevel,
+  onChanged,
   clock,
 }: {
   store: TransformationConfigStore;
   transformations: Pick<TransformationStore, "transformation">;
   accounts: Pick<AccountStore, "projectsOf">;
   accessLevel: AccessLevel;
+  /** Told of a project in which something else runs now; the change is answered after that. */
+  onChanged: (projectId: number) => Promise<void>;
   clock: () => Date;
 }): TransformationConfigs {
   const mayConfigure = (): void => {
@@ -156,6 +159,7 @@ export function createTransformationConfigs({
         write(authorId, attachments),
       );
       if (!made) throw unknownTransformation(transformationId);
+      await onChanged(project.id);
       return made;
     },
 
@@ -193,12 +197,14 @@ export function createTransformationConfigs({
         write(authorId, attachments),
       );
       if (!saved) throw new Refusal("not_found", "Not found.");
+      await onChanged(project.id);
       return saved;
     },
 
     async rearrange(project, orders, authorId) {
       mayConfigure();
       await store.rearrange(project.id, orders, write(authorId));
+      await onChanged(project.id);
       const { configs } = await store.list(project.id, ALL);
       return configs.filter(({ config }) => config.enabled);
     },

@@ -183,6 +183,7 @@ export function createTransformations({
   catalogue,
   hosts,
   accessLevel,
+  onChanged,
   clock,
 }: {
   store: TransformationStore;
@@ -193,6 +194,8 @@ export function createTransformations({
   catalogue: () => Promise<readonly CatalogueEntry[]>;
   hosts: PluginHosts;
   accessLevel: AccessLevel;
+  /** Told of projects in which something else runs now; the change is answered after that. */
+  onChanged: (projectId: number) => Promise<void>;
   clock: () => Date;
 }): Transformations {
   const refuseBelow = (level: AccessLevel, detail: string): void => {
@@ -239,6 +242,14 @@ export function createTransformations({
     now: clock(),
     describe: describeTransformation,
   });
+
+  /** Projects in which a transformation may be at work. */
+  const projectsOf = async (id: number): Promise<ReadonlySet<number>> =>
+    new Set((await configs.configsOf(id)).map(({ config }) => config.projectId));
+
+  const tellChanged = async (projectIds: Iterable<number>): Promise<void> => {
+    await Promise.all([...projectIds].map(onChanged));
+  };
 
   const versionOf = async (id: number, version: number): Promise<CompiledVersion> => {
     const found = await store.version(id, version);
@@ -309,7 +320,10 @@ export function createTransformations({
         write(asker),
       );
       if (saved === undefined) throw new Refusal("not_found", "Not found.");
-      if (saved !== "stale") return { transformation: saved, files: planned.files };
+      if (saved !== "stale") {
+        await tellChanged(await projectsOf(saved.id));
+        return { transformation: saved, files: planned.files };
+      }
       current = await seen(asker, current.id);
     }
     throw new Refusal("conflict", "The source is being changed by somebody else. Try again.");
@@ -410,11 +424,13 @@ export function createTransformations({
       mayBeGlobal(change);
       const saved = await store.update(current.id, () => change, null, write(asker));
       if (saved === undefined || saved === "stale") throw new Refusal("not_found", "Not found.");
+      await tellChanged(await projectsOf(id));
       return viewOf(saved);
     },
 
     async remove(asker, id) {
       await owned(asker, id, "uninstallation");
+      const projectIds = await projectsOf(id);
       const removed = await store.remove(
         id,
         (current) => {
@@ -427,6 +443,7 @@ export function createTransformations({
         write(asker),
       );
       if (!removed) throw new Refusal("not_found", "Not found.");
+      await tellChanged(projectIds);
     },
 
     async source(asker, id) {

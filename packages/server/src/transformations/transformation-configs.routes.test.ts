@@ -1,0 +1,561 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { openTransformationsApi } from "./transformations-api.setup.ts";
+
+const MASK = "**************** POSTHOG SECRET FIELD ****************";
+
+let api: Awaited<ReturnType<typeof openTransformationsApi>>;
+let configs: string;
+let plugins: string;
+beforeAll(async () => {
+  api = await openTransformationsApi();
+});
+afterAll(() => api.close());
+beforeEach(async () => {
+  const { body } = await api.send("POST", `/api/projects`, { name: "P" });
+  configs = `/api/projects/${body.id}/pipeline_transformation_configs`;
+  plugins = `/api/organizations/${api.home.organizationId}/pipeline_transformations`;
+});
+
+const projectId = () => Number(configs.split("/")[3]);
+const get = (path = "") => api.send("GET", `${configs}${path}`);
+const patch = (path: string, body: object) => api.send("PATCH", `${configs}${path}`, body);
+const post = (path: string, body: object) => api.send("POST", `${configs}${path}`, body);
+
+const SCHEMA = [
+  { markdown: "Words" },
+  { key: "mode", type: "choice", choices: ["plain", "signed"], default: "plain" },
+  { key: "secret", type: "string", secret: true, required_if: [["mode", "signed"]] },
+  { key: "rules", type: "json" },
+  { key: "list", type: "attachment" },
+];
+const CODE = `
+export function setupPlugin({ config }) { if (config.mode === "bad") throw new Error("bad mode"); }
+export function processEvent(event, { config, attachments }) {
+  console.log("saw", event.event);
+  if (event.event === "drop") return null;
+  if (event.event === "fail") throw new Error("broken");
+  if (event.event === "same") return event;
+  event.properties.mode = config.mode;
+  event.properties.files = Object.keys(attachments ?? {}).length;
+  delete event.properties.gone;
+  return event;
+}
+export const jobs = { sweep() {} };
+`;
+const newPlugin = async (schema: unknown = SCHEMA, code = CODE): Promise<number> => {
+  const source = {
+    "index.js": code,
+    "plugin.json": JSON.stringify({ name: "P", description: "of it", config: schema }),
+  };
+  const answer = await api.send("POST", plugins, { plugin_type: "source", source });
+  expect(answer).toMatchObject({ status: 201 });
+  return answer.body.id;
+};
+const newConfig = async (body: object = {}, plugin?: number) => {
+  const answer = await post("", {
+    plugin: plugin ?? (await newPlugin()),
+    order: 1,
+    enabled: true,
+    config: {},
+    ...body,
+  });
+  expect(answer).toMatchObject({ status: 201 });
+  return answer.body;
+};
+
+/** A multipart form; a field with a file name is a file. */
+const form = (
+  fields: readonly (readonly [name: string, value: string | Buffer, fileName?: string])[],
+) => {
+  const parts = fields.flatMap(([name, value, fileName]) => [
+    Buffer.from(
+      `--b0undary\r\nContent-Disposition: form-data; name="${name}"${
+        fileName === undefined ? "" : `; filename="${fileName}"\r\nContent-Type: text/html`
+      }\r\n\r\n`,
+    ),
+    Buffer.from(value),
+    Buffer.from("\r\n"),
+  ]);
+  return Buffer.concat([...parts, Buffer.from("--b0undary--\r\n")]);
+};
+const sendForm = (method: "POST" | "PATCH", path: string, fields: Parameters<typeof form>[0]) =>
+  api.send(method, `${configs}${path}`, form(fields), {
+    headers: { "content-type": "multipart/form-data; boundary=b0undary" },
+  });
+
+describe("the record", () => {
+  test("[TM-50] has PostHog's fields, and the transformation's name where it has none", async () => {
+    const plugin = await newPlugin();
+    const config = await newConfig(
+      { config: { rules: "{}" }, allowed_hosts: ["API.example.com"] },
+      plugin,
+    );
+    const record = {
+      id: expect.any(Number),
+      plugin,
+      enabled: true,
+      order: 1,
+      config: { rules: "{}" },
+      error: null,
+      team_id: projectId(),
+      plugin_info: expect.objectContaining({ id: plugin, name: "P", config_schema: SCHEMA }),
+      delivery_rate_24h: null,
+      created_at: "2026-03-01T10:00:00.123000Z",
+      updated_at: "2026-03-01T10:00:00.123000Z",
+      name: "P",
+      description: "of it",
+      deleted: false,
+      allowed_hosts: ["api.example.com"],
+    };
+    expect(config).toEqual(record);
+    expect((await get(`/${config.id}`)).body).toEqual(record);
+    expect((await get()).body.results).toEqual([{ ...record, plugin_info: null }]);
+  });
+
+  test("[TM-50] a new one runs last unless its place is given, and is not enabled unless asked for", async () => {
+    const plugin = await newPlugin();
+    await newConfig({ order: 7 }, plugin);
+    const { body } = await post("", { plugin });
+    expect(body).toMatchObject({ order: 8, enabled: false });
+    expect((await get(`?plugin_id=${plugin}&limit=1`)).body).toMatchObject({ count: 2 });
+    expect((await get("?plugin_id=999999")).body.count).toBe(0);
+  });
+
+  test("[TM-55] deleting one disables it and hides it, whichever way it is done", async () => {
+    const [one, other] = [await newConfig(), await newConfig()];
+    expect((await api.send("DELETE", `${configs}/${one.id}`)).status).toBe(204);
+    expect((await patch(`/${other.id}`, { deleted: true })).body).toMatchObject({
+      deleted: true,
+      enabled: false,
+    });
+    expect((await get()).body.count).toBe(0);
+    for (const { id } of [one, other]) expect((await get(`/${id}`)).status).toBe(404);
+    expect(await api.configStore.configsToRun(projectId())).toEqual([]);
+  });
+
+  test("[TM-54] the order is changed for many at once", async () => {
+    const [a, b] = [await newConfig(), await newConfig()];
+    const off = await newConfig({ enabled: false });
+    const { body } = await patch("/rearrange", { orders: { [a.id]: 5, [b.id]: 2, [off.id]: 1 } });
+    expect(body.map(({ id, order }: { id: number; order: number }) => [id, order])).toEqual([
+      [b.id, 2],
+      [a.id, 5],
+    ]);
+    for (const [sent, attr] of [
+      [{}, "orders"],
+      [{ orders: [] }, "orders"],
+      [{ orders: { x: 1 } }, "orders__x"],
+      [{ orders: { 1: "a" } }, "orders__1"],
+    ] as const) {
+      expect(await patch("/rearrange", sent)).toMatchObject({ status: 400, body: { attr } });
+    }
+  });
+});
+
+describe("settings", () => {
+  test("[TM-51] a secret is never shown, and kept when it is left out or comes back masked", async () => {
+    const { id } = await newConfig({ config: { mode: "signed", secret: "s3cret" } });
+    const stored = async () => (await api.configStore.config(projectId(), id))?.config.config;
+    for (const config of [
+      { mode: "signed", secret: MASK },
+      { mode: "signed" },
+      { mode: "plain", secret: MASK },
+    ]) {
+      const { body } = await patch(`/${id}`, { config });
+      expect(body.config.secret).toBe(MASK);
+      expect(await stored()).toEqual({ mode: config.mode, secret: "s3cret" });
+    }
+    await patch(`/${id}`, { config: { mode: "plain", secret: "n3w" } });
+    expect((await stored())?.secret).toBe("n3w");
+    expect((await patch(`/${id}`, { config: { secret: "" } })).body.config.secret).toBe("");
+    const told = await api.send("GET", `${plugins}/activity?limit=100`);
+    const own = await get(`/${id}/activity`);
+    for (const { text } of [told, own]) {
+      expect(text).toContain(MASK);
+      expect(text).not.toMatch(/s3cret|n3w/);
+    }
+  });
+
+  test("[TM-52] what does not fit what is declared is refused, by the setting's name", async () => {
+    const plugin = await newPlugin();
+    for (const [config, code, attr] of [
+      [{ mode: "other" }, "invalid_choice", "config__mode"],
+      [{ mode: "signed" }, "required", "config__secret"],
+      [{ mode: "signed", secret: null }, "required", "config__secret"],
+      [{ rules: "{" }, "invalid_input", "config__rules"],
+      [{ secret: ["x"] }, "invalid_input", "config__secret"],
+    ] as const) {
+      const answer = await post("", { plugin, order: 1, config });
+      expect(answer).toMatchObject({ status: 400, body: { code, attr } });
+    }
+    const { id } = await newConfig({ config: { mode: "signed", secret: "" } }, plugin);
+    expect(await patch(`/${id}`, { config: { mode: "x" } })).toMatchObject({ status: 400 });
+    expect((await get(`/${id}`)).body.config).toEqual({ mode: "signed", secret: "" });
+  });
+
+  test("[TM-52] one that lacks settings can be made and moved, not enabled", async () => {
+    const plugin = await newPlugin([{ key: "a", type: "string", required: true }]);
+    const { body } = await post("", { plugin });
+    expect((await patch(`/${body.id}`, { order: 3 })).status).toBe(200);
+    expect(await patch(`/${body.id}`, { enabled: true })).toMatchObject({
+      status: 400,
+      body: { attr: "config__a", code: "required" },
+    });
+    expect((await post("", { plugin, enabled: true })).status).toBe(400);
+    const enabled = await patch(`/${body.id}`, { enabled: true, config: { a: "" } });
+    expect(enabled.body).toMatchObject({ enabled: true, config: { a: "" } });
+  });
+
+  test.each([
+    ["[]", null],
+    ["{", null],
+    ["{}", "plugin"],
+    ['{"plugin":"x"}', "plugin"],
+    ['{"plugin":999999}', "plugin"],
+    ['{"plugin":99999999999}', "plugin"],
+    ['{"plugin":1,"order":"a"}', "order"],
+    ['{"plugin":1,"order":1e30}', "order"],
+    ['{"plugin":1,"enabled":"yes"}', "enabled"],
+    ['{"plugin":1,"config":[]}', "config"],
+    ['{"plugin":1,"config":"{}"}', "config"],
+    ['{"plugin":1,"name":5}', "name"],
+    ['{"plugin":1,"allowed_hosts":"x"}', "allowed_hosts"],
+    ['{"plugin":1,"allowed_hosts":["http://x.org/a"]}', "allowed_hosts__0"],
+    ['{"plugin":1,"allowed_hosts":["a.org","*"]}', "allowed_hosts__1"],
+  ])("[TM-62] a body that cannot be a config is refused: %s", async (body, attr) => {
+    const answer = await api.send("POST", configs, body);
+    expect(answer).toMatchObject({ status: 400, body: { attr } });
+  });
+});
+
+describe("attachments", () => {
+  test("[TM-53] come as files of a form, are told by size, name and type, and can be read again", async () => {
+    const plugin = await newPlugin();
+    const bytes = Buffer.from([0, 255, 13, 10, 13, 10, 45, 45]);
+    const { status, body } = await sendForm("POST", "", [
+      ["plugin", String(plugin)],
+      ["order", "3"],
+      ["enabled", "true"],
+      ["config", '{"mode":"plain"}'],
+      ["add_attachment[list]", bytes, "ä b.html"],
+    ]);
+    expect(status).toBe(201);
+    const file = {
+      uid: expect.any(Number),
+      saved: true,
+      size: 8,
+      name: "ä b.html",
+      type: "text/html",
+    };
+    expect(body).toMatchObject({ enabled: true, order: 3, config: { mode: "plain", list: file } });
+    const read = await get(`/${body.id}/attachments/list`);
+    expect(read.headers["content-type"]).toBe("application/octet-stream");
+    expect(read.headers["content-disposition"]).toContain("attachment;");
+    const echoed = await patch(`/${body.id}`, { config: body.config });
+    expect(echoed.body.config).toEqual(body.config);
+    const [run] = await api.configStore.configsToRun(projectId());
+    expect(Buffer.from(run?.attachments[0]?.contents ?? [])).toEqual(bytes);
+    const gone = await sendForm("PATCH", `/${body.id}`, [["remove_attachment[list]", "true"]]);
+    expect(gone.body.config).toEqual({ mode: "plain" });
+    expect((await get(`/${body.id}/attachments/list`)).status).toBe(404);
+    const activities = (await get(`/${body.id}/activity`)).body.results;
+    expect(activities.map(({ activity }: { activity: string }) => activity)).toEqual([
+      "attachment_deleted",
+      "attachment_created",
+      "enabled",
+      "created",
+    ]);
+  });
+
+  test("[TM-53] what the transformation does not declare, and broken forms, are refused", async () => {
+    const { id } = await newConfig();
+    for (const [fields, attr] of [
+      [[["add_attachment[other]", "x", "x.txt"]], "add_attachment[other]"],
+      [[["config", "{"]], "config"],
+      [[["enabled", "perhaps"]], "enabled"],
+      [[["order", "first"]], "order"],
+      [[["config", "[]"]], "config"],
+    ] as const) {
+      expect(await sendForm("PATCH", `/${id}`, fields)).toMatchObject({
+        status: 400,
+        body: { attr },
+      });
+    }
+    const required = await newPlugin([{ key: "f", type: "attachment", required: true }]);
+    expect(await post("", { plugin: required, enabled: true })).toMatchObject({
+      status: 400,
+      body: { attr: "config__f" },
+    });
+  });
+});
+
+test("[TM-59] one that the service disabled says why until it is enabled again", async () => {
+  const { id } = await newConfig();
+  api.clock.now = new Date("2026-03-01T11:00:00.000Z");
+  expect(await api.configs.disableFailing(projectId(), id, "It ran too long.")).toBe(true);
+  expect(await api.configs.disableFailing(projectId(), id, "Again.")).toBe(false);
+  expect((await get(`/${id}`)).body).toMatchObject({
+    enabled: false,
+    error: { message: "It ran too long.", time: "2026-03-01T11:00:00Z" },
+  });
+  const [told] = (await get(`/${id}/activity`)).body.results;
+  expect(told).toMatchObject({
+    activity: "disabled",
+    user: null,
+    is_system: true,
+    detail: { changes: [{ field: "enabled" }, { field: "error", after: "It ran too long." }] },
+  });
+  expect((await patch(`/${id}`, { enabled: true })).body.error).toBeNull();
+  expect(await api.configs.disableFailing(projectId(), 999_999, "No.")).toBe(false);
+});
+
+describe("what it did", () => {
+  const line = (configId: number, at: string, type: "INFO" | "ERROR", message: string) => ({
+    projectId: projectId(),
+    configId,
+    id: `0190c0de-0000-7000-8000-0000000000${at.slice(11, 13)}`,
+    transformationId: 1,
+    at: new Date(at),
+    source: "CONSOLE" as const,
+    type,
+    message,
+    instanceId: "0190c0de-0000-7000-8000-000000000000",
+  });
+
+  test("[TM-56] the log is read newest first, by text, type and time, in pages", async () => {
+    const { id } = await newConfig();
+    await api.records.addLogs([
+      line(id, "2026-03-01T10:00:00Z", "INFO", "one thing"),
+      line(id, "2026-03-01T11:00:00Z", "ERROR", "Another THING"),
+      line(id, "2026-03-01T12:00:00Z", "INFO", "last"),
+    ]);
+    const messages = async (query: string) => {
+      const { body } = await get(`/${id}/logs${query}`);
+      return body.results.map(({ message }: { message: string }) => message);
+    };
+    expect(await messages("")).toEqual(["last", "Another THING", "one thing"]);
+    expect(await messages("?search=thing")).toEqual(["Another THING", "one thing"]);
+    expect(await messages("?type_filter=ERROR")).toEqual(["Another THING"]);
+    expect(await messages("?type_filter=ERROR&type_filter=INFO&limit=1&offset=2")).toEqual([
+      "one thing",
+    ]);
+    expect(await messages("?after=2026-03-01T10:30:00Z&before=2026-03-01T11:30:00Z")).toEqual([
+      "Another THING",
+    ]);
+    expect((await get(`/${id}/logs?limit=1`)).body).toMatchObject({
+      count: 3,
+      next: expect.stringContaining("offset=1"),
+      results: [
+        {
+          team_id: projectId(),
+          plugin_config_id: id,
+          plugin_id: 1,
+          source: "CONSOLE",
+          type: "INFO",
+          timestamp: "2026-03-01T12:00:00Z",
+        },
+      ],
+    });
+    for (const [query, attr] of [
+      ["after=x", "after"],
+      ["type_filter=LOUD", "type_filter"],
+    ] as const) {
+      expect(await get(`/${id}/logs?${query}`)).toMatchObject({ status: 400, body: { attr } });
+    }
+    expect((await get("/999999/logs")).status).toBe(404);
+  });
+
+  test("[TM-57] its counts are told by hour and in all, and what came through of the last day", async () => {
+    const { id } = await newConfig();
+    const ref = { projectId: projectId(), configId: id };
+    const counts = { eventsIn: 10, eventsOut: 8, dropped: 2, failed: 1 };
+    const hour = (text: string) => ({
+      ...ref,
+      hour: new Date(text),
+      counts,
+      durations: { 50: 10 },
+      ownMetrics: { seen: { kind: "sum" as const, value: 4 } },
+    });
+    api.clock.now = new Date("2026-03-01T12:30:00Z");
+    await api.records.addTallies([hour("2026-02-27T09:00:00Z"), hour("2026-03-01T12:00:00Z")], 5);
+    const { body } = await get(`/${id}/metrics`);
+    const sums = {
+      in: 10,
+      out: 8,
+      dropped: 2,
+      failed: 1,
+      p50_ms: expect.any(Number),
+      p95_ms: expect.any(Number),
+    };
+    expect(body).toEqual({
+      results: [
+        { hour: "2026-02-27T09:00:00Z", ...sums, own: { seen: 4 } },
+        { hour: "2026-03-01T12:00:00Z", ...sums, own: { seen: 4 } },
+      ],
+      totals: { ...sums, in: 20, out: 16, dropped: 4, failed: 2 },
+    });
+    expect((await get(`/${id}/metrics?after=2026-03-01T00:00:00Z`)).body.totals.in).toBe(10);
+    expect((await get(`/${id}`)).body.delivery_rate_24h).toBe(0.9);
+  });
+
+  test("[TM-60] a job is planned where there is one and the config is enabled", async () => {
+    const { id } = await newConfig();
+    expect(await post(`/${id}/job`, { job: { type: "sweep", payload: { a: 1 } } })).toMatchObject({
+      status: 200,
+    });
+    const due = await api.jobs.due(new Date("2027-01-01"), 1000);
+    expect(due.filter(({ configId }) => configId === id)).toMatchObject([
+      { name: "sweep", payload: { a: 1 } },
+    ]);
+    expect((await get(`/${id}/activity`)).body.results[0]).toMatchObject({
+      activity: "job_triggered",
+    });
+    expect(await post(`/${id}/job`, { job: { type: "none" } })).toMatchObject({
+      status: 400,
+      body: { attr: "job__type" },
+    });
+    expect(await post(`/${id}/job`, {})).toMatchObject({ status: 400, body: { attr: "job" } });
+    await patch(`/${id}`, { enabled: false });
+    expect(await post(`/${id}/job`, { job: { type: "sweep" } })).toMatchObject({
+      status: 400,
+      body: { attr: "enabled" },
+    });
+  });
+});
+
+describe("a trial", () => {
+  const events = [
+    { event: "change", distinct_id: "d", properties: { a: 1, gone: true } },
+    { event: "drop" },
+    { event: "fail", properties: { a: 1 } },
+    { event: "same", properties: { a: 1 } },
+  ];
+
+  test("[TM-58] tells what becomes of each event, what differs, what was logged, and how long it took", async () => {
+    const { id } = await newConfig({ config: { mode: "signed", secret: "x" } });
+    const { body, status } = await post(`/${id}/test`, { events });
+    expect(status).toBe(200);
+    expect(body.results.map(({ outcome }: { outcome: string }) => outcome)).toEqual([
+      "changed",
+      "dropped",
+      "failed",
+      "unchanged",
+    ]);
+    expect(body.results[0].changes).toEqual([
+      { path: "properties.gone", action: "deleted", before: true, after: null },
+      { path: "properties.mode", action: "created", before: null, after: "signed" },
+      { path: "properties.files", action: "created", before: null, after: 0 },
+    ]);
+    expect(body.results[0].before).toMatchObject({
+      event: "change",
+      distinct_id: "d",
+      team_id: projectId(),
+    });
+    expect(body.results[1].after).toBeNull();
+    expect(body.results[2]).toMatchObject({
+      error: expect.stringContaining("broken"),
+      changes: [],
+    });
+    expect(body.counts).toEqual({ in: 4, out: 3, dropped: 1, failed: 1 });
+    expect(body.logs[0]).toMatchObject({
+      source: "CONSOLE",
+      message: expect.stringContaining("saw change"),
+    });
+    expect(body).toMatchObject({
+      start_error: null,
+      start_ms: expect.any(Number),
+      run_ms: expect.any(Number),
+    });
+  });
+
+  test("[TM-58] takes sources and settings that are not saved, and saves nothing", async () => {
+    const plugin = await newPlugin();
+    const { id } = await newConfig({}, plugin);
+    const source = {
+      "index.js": 'export const processEvent = (event) => ({ ...event, event: "new" })',
+    };
+    const { body } = await post(`/${id}/test`, { events: [{ event: "old" }], source });
+    expect(body.results[0].changes).toEqual([
+      { path: "event", action: "changed", before: "old", after: "new" },
+    ]);
+    const alone = await post("/test", { source: source["index.js"], events: [{ event: "x" }] });
+    expect(alone.body.counts.in).toBe(1);
+    const saved = await post("/test", {
+      plugin,
+      events: [{ event: "x" }],
+      config: { mode: "plain" },
+    });
+    expect(saved.body.results[0].after.properties.mode).toBe("plain");
+    expect((await api.send("GET", `${plugins}/${plugin}`)).body.version).toBe(1);
+    expect((await get(`/${id}/logs`)).body.count).toBe(0);
+  });
+
+  test("[TM-58] takes recent events, oldest first, where none are given", async () => {
+    const stored = (event: string, second: number) => ({
+      uuid: `0190c0de-0000-7000-8000-00000000000${second}`,
+      event,
+      distinctId: "d",
+      personId: "0190c0de-0000-7000-8000-00000000000f",
+      properties: {},
+      timestamp: new Date(`2026-03-01T10:00:0${second}Z`),
+      receivedAt: new Date(`2026-03-01T10:00:0${second}Z`),
+    });
+    api.storedEvents.splice(0, 99, stored("newest", 3), stored("older", 2), stored("oldest", 1));
+    const { body } = await post("/test", { plugin: await newPlugin(), limit: 2 });
+    const names = body.results.map(({ before }: { before: { event: string } }) => before.event);
+    expect(names).toEqual(["older", "newest"]);
+  });
+
+  test("[TM-58] says why it does not start, and where its source is wrong", async () => {
+    const source = { "index.js": 'export function setupPlugin() { throw new Error("no key") }' };
+    const { body } = await post("/test", { source, events: [{ event: "x" }] });
+    expect(body).toMatchObject({ start_error: expect.stringContaining("no key"), results: [] });
+    const wrong = await post("/test", { source: { "index.js": "export {" }, events: [] });
+    expect(wrong).toMatchObject({ status: 400, body: { attr: "source" } });
+  });
+
+  test.each([
+    [{}, "source"],
+    [{ plugin: 999_999 }, "plugin"],
+    [{ source: { "index.js": null } }, "source"],
+    [{ source: {}, events: [] }, "source"],
+    [{ source: { "readme.md": "x" }, events: [] }, "source"],
+    [{ source: "x", events: {} }, "events"],
+    [{ source: "export {}", events: [{}] }, "events__0__event"],
+    [{ source: "export {}", events: [{ event: "a", properties: 5 }] }, "events__0__properties"],
+    [{ source: "export {}", events: [{ event: "a", timestamp: "soon" }] }, "events__0__timestamp"],
+    [
+      { source: "export {}", events: Array.from({ length: 101 }, () => ({ event: "a" })) },
+      "events",
+    ],
+    [{ source: "export {}", limit: 101 }, "limit"],
+    [{ source: "export {}", allowed_hosts: ["a b"] }, "allowed_hosts__0"],
+  ])("[TM-62] is refused where it says too little or nonsense: %#", async (body, attr) => {
+    expect(await post("/test", body)).toMatchObject({ status: 400, body: { attr } });
+  });
+});
+
+test("[TM-34] configs of other projects and organizations are unknown", async () => {
+  const { id } = await newConfig();
+  const others = await api.newTenant();
+  const theirs = `/api/projects/${others.projectId}/pipeline_transformation_configs/${id}`;
+  for (const [method, path] of [
+    ["GET", ""],
+    ["PATCH", ""],
+    ["DELETE", ""],
+    ["GET", "/logs"],
+    ["GET", "/metrics"],
+    ["POST", "/test"],
+    ["POST", "/job"],
+    ["GET", "/activity"],
+    ["GET", "/attachments/list"],
+  ] as const) {
+    const body = method === "GET" || method === "DELETE" ? undefined : { job: { type: "sweep" } };
+    expect((await api.send(method, theirs + path, body, { key: others.key })).status, path).toBe(
+      404,
+    );
+  }
+  expect((await api.send("GET", `${configs}/${id}`, undefined, { key: others.key })).status).toBe(
+    403,
+  );
+});
