@@ -43,6 +43,8 @@ interface KeptEntry extends LoggedEvent {
 interface StepResults {
   readonly kept: readonly KeptEntry[];
   readonly drops: readonly DroppedEvent[];
+  /** What the uuids tell that steps replaced by others. */
+  readonly renames: readonly DroppedEvent[];
   readonly deadLetters: readonly DeadLetter[];
 }
 
@@ -79,11 +81,18 @@ export function createRunPreparation(deps: PreparationDeps): RunPreparation {
     const kept: KeptEntry[] = [];
     const deadLetters: DeadLetter[] = [];
     const drops: DroppedEvent[] = [];
+    const renames: DroppedEvent[] = [];
     for (const { position, event } of entries) {
       const outcome = passed.get(position);
       switch (outcome?.kind) {
         case "keep":
           kept.push({ ...outcome.entry, changedBy: outcome.changedBy });
+          if (outcome.entry.event.uuid !== event.uuid) {
+            const { projectId, uuid } = event;
+            const by = outcome.changedBy.join(", ");
+            const reason = `It goes on with the uuid ${outcome.entry.event.uuid}.`;
+            renames.push({ position, projectId, uuid, by, reason });
+          }
           break;
         case "drop": {
           const { by, reason } = outcome;
@@ -94,12 +103,12 @@ export function createRunPreparation(deps: PreparationDeps): RunPreparation {
           deadLetters.push({ position, event, reason: outcome.reason });
       }
     }
-    return { kept, drops, deadLetters };
+    return { kept, drops, renames, deadLetters };
   }
 
   async function complete(
     { after, entries }: LogRun,
-    { kept, drops, deadLetters }: StepResults,
+    { kept, drops, renames, deadLetters }: StepResults,
     outcomes: readonly PersonOutcome[],
   ): Promise<PreparedRun> {
     const groupKeys = await groupKeysOf(kept.map(({ event }) => event));
@@ -124,7 +133,9 @@ export function createRunPreparation(deps: PreparationDeps): RunPreparation {
       observer.setAside();
     }
     for (const { position } of entries) passed.delete(position);
-    return { after, rows, merges, drops, deadLetters, end: entries.at(-1)?.position ?? after };
+    const told = [...drops, ...renames];
+    const end = entries.at(-1)?.position ?? after;
+    return { after, rows, merges, drops: told, deadLetters, end };
   }
 
   async function prepare(run: LogRun): Promise<PreparedRun> {

@@ -117,6 +117,24 @@ describe("transformations at work", () => {
     expect(person?.properties).toMatchObject({ plan: "pro", name: "Ann" });
   });
 
+  it("[TP-28] stores an event under the uuid that one gives it, once, and tells so under the old one", async () => {
+    const project = await run.newProject();
+    const uuid = v7();
+    await run.enable(
+      project,
+      "Once",
+      `export function processEvent(e) { e.uuid = e.event === "a" ? "${uuid}" : "none"; return e }`,
+    );
+    const [first, again, other] = ["a", "a", "b"].map((name) => eventOf(project, name));
+    const stored = await pass([first, again, other].flatMap((one) => one ?? []));
+    expect(stored.map((event) => event.uuid)).toEqual([uuid, other?.uuid]);
+    expect(await run.events.receipt(project, first?.uuid ?? "")).toMatchObject({
+      outcome: "dropped",
+      reason: expect.stringContaining(uuid),
+    });
+    expect(await run.events.receipt(project, uuid)).toMatchObject({ outcome: "stored" });
+  });
+
   it("[TP-24] applies an edited source from a known event on, and receipts tell the version", async () => {
     const project = await run.newProject();
     const mark = (text: string) =>
