@@ -98,6 +98,11 @@ describe("[ST-16] planning an experiment", () => {
     expect(unitsToFind({ ...plan, shares: [1, 0] }, 0.1)).toBe("invalid-input");
     expect(unitsToFind({ ...plan, kind: "mean" }, 0.1)).toBe("invalid-input");
     expect(unitsToFind(plan, 0)).toBe("invalid-input");
+    const huge = { ...plan, kind: "mean" as const, baseline: 1e308, variance: 1 };
+    expect(unitsToFind(huge, 1e9)).toBe("invalid-input");
+    expect(unitsToFind({ ...huge, baseline: 1, variance: Number.POSITIVE_INFINITY }, 1)).toBe(
+      "invalid-input",
+    );
     expect(unitsToFind({ ...plan, baseline: 0.6 }, 1)).toBe("not-reachable");
     expect(unitsToFind(plan, 1e-9)).toBe("not-reachable");
     expect(smallestEffect({ ...plan, baseline: 0.9 }, 4)).toBe("not-reachable");

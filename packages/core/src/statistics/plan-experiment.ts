@@ -25,6 +25,9 @@ export interface ExperimentPlan {
 /** Units of all arms together beyond which nobody waits. */
 const MAX_UNITS = 1e12;
 
+/** Standard errors at which every effect is found. */
+const CERTAIN = 1000;
+
 /** Why a plan cannot be made. */
 export type PlanProblem = "invalid-input" | "not-reachable";
 
@@ -53,7 +56,8 @@ export function powerAtError(
   standardError: number,
   units: number,
 ): number {
-  const size = difference / standardError;
+  // Far beyond any bound the chance is 1, and tails of such numbers are none.
+  const size = Math.min(difference / standardError, CERTAIN);
   const critical = criticalOf(plan, units);
   const found = normalSf(critical - size);
   return plan.sides === 1 ? found : found + normalSf(critical + size);
@@ -61,7 +65,8 @@ export function powerAtError(
 
 /** The smallest number of units in all arms together that finds the effect with the power. */
 export function unitsToFind(plan: ExperimentPlan, effect: number): number | PlanProblem {
-  if (!isPlan(plan) || effect === 0 || !Number.isFinite(effect)) return "invalid-input";
+  if (!isPlan(plan) || effect === 0 || !Number.isFinite(effect * plan.baseline))
+    return "invalid-input";
   if (variancesOf(plan, effect) === null) return "not-reachable";
   let high = plan.shares.length;
   while (plannedPower(plan, effect, high) < plan.power) {
@@ -89,7 +94,9 @@ export function smallestEffect(plan: ExperimentPlan, units: number): number | Pl
 
 function isPlan({ baseline, variance, kind, shares, ...plan }: ExperimentPlan): boolean {
   const hasVariance =
-    kind === "proportion" ? baseline > 0 && baseline < 1 : variance !== null && variance > 0;
+    kind === "proportion"
+      ? baseline > 0 && baseline < 1
+      : variance !== null && variance > 0 && Number.isFinite(variance);
   return (
     Number.isFinite(baseline) &&
     baseline !== 0 &&

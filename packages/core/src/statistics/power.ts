@@ -5,7 +5,9 @@ import { sequentialQuantile } from "./sequential.ts";
 
 /** The chance that a two-sided test finds an effect, counted in standard errors, either way (5.13). */
 export function powerOf(standardized: number, critical: number): number {
-  return normalSf(critical - standardized) + normalSf(critical + standardized);
+  // Far beyond any bound the chance is 1, and tails of such numbers are none.
+  const size = Math.min(standardized, 1000);
+  return normalSf(critical - size) + normalSf(critical + size);
 }
 
 /** How large a test is to be: its level, its power, and one side or two. */

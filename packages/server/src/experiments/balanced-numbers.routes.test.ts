@@ -340,6 +340,7 @@ describe("our own numbers of experiments", () => {
       { kind: "ExperimentFunnelsQuery", funnels_query: { series: [SOURCE] }, stats_version: 3 },
     ],
     ["query__experiment_id", { kind: "ExperimentFunnelsQuery", experiment_id: "1" }],
+    ["query__experiment_id", { kind: "ExperimentExposureQuery", experiment_id: 99_999_999_999 }],
   ])("[XR-19] refuses %s of %j", async (attr, asked) => {
     const { status, body } = await api.send("POST", "query", {
       query: { experiment_id: id, ...asked },

@@ -56,7 +56,9 @@ export function experimentPartStoreContract(open: () => Promise<PartStoreFixture
       updatedAt: now,
       createdById: authorId,
     } satisfies PartRecord);
-    expect(await store.parts(projectId, [made.id, 999_999])).toEqual(new Map([[made.id, made]]));
+    expect(await store.parts(projectId, [made.id, 999_999, -1, 99_999_999_999])).toEqual(
+      new Map([[made.id, made]]),
+    );
     expect(await store.parts(await fixture.newProject(), [made.id])).toEqual(new Map());
     expect(await fixture.otherKind.parts(projectId, [made.id])).toEqual(new Map());
     expect((await fixture.otherKind.list(projectId, all)).count).toBe(0);

@@ -12,6 +12,7 @@ import {
   QueryAnswer,
   QueryBody,
   questionOf,
+  unknownExperiment,
   wireAnalysis,
   wireClassicQuery,
   wireExposures,
@@ -125,9 +126,7 @@ export function experimentQueryRoutes(
       return await experiments.experiment(projectId, id);
     } catch (error) {
       if (!(error instanceof Refusal && error.code === "not_found")) throw error;
-      throw new Refusal("invalid_input", `Experiment with id ${id} not found.`, {
-        attr: "query__experiment_id",
-      });
+      throw unknownExperiment(id);
     }
   }
 }

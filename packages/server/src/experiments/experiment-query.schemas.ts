@@ -88,6 +88,7 @@ export function questionOf(query: JsonObject): ExperimentQuestion {
       attr: "query__experiment_id",
     });
   }
+  if (Math.abs(experimentId) > MAX_ID) throw unknownExperiment(experimentId);
   if (kind === "ExperimentExposureQuery") return { kind, experimentId };
   if (kind !== "ExperimentQuery") {
     const version = ownValue(query, "stats_version") ?? null;
@@ -102,6 +103,16 @@ export function questionOf(query: JsonObject): ExperimentQuestion {
     throw new Refusal("invalid_input", "Expected an object.", { attr: "query__metric" });
   }
   return { kind, experimentId, metric };
+}
+
+/** No store gives larger ids. */
+const MAX_ID = 2 ** 31 - 1;
+
+/** The refusal of an id that the project has no experiment of. */
+export function unknownExperiment(id: number): Refusal {
+  return new Refusal("invalid_input", `Experiment with id ${id} not found.`, {
+    attr: "query__experiment_id",
+  });
 }
 
 function missing(attr: string): Refusal {

@@ -105,6 +105,11 @@ const MAX_VARIANTS = 20;
 /** Beyond this nobody waits for units, and numbers lose their unit digits. */
 const MAX_UNITS = 1e12;
 
+/** Values and variances beyond this, or as near to zero, are no measurements. */
+const MAX_VALUE = 1e100;
+/** A thousandfold: whoever looks for more needs no plan. */
+const MAX_EFFECT_PERCENT = 1e5;
+
 /** Reads a question; throws a {@link Refusal} that names the field. */
 export function runningTimeQuestionOf(body: Static<typeof RunningTimeBody>): RunningTimeQuestion {
   const { metric_type: type } = body;
@@ -122,7 +127,9 @@ export function runningTimeQuestionOf(body: Static<typeof RunningTimeBody>): Run
     throw refuse("baseline_value", "Ensure this value is between 0 and 1.");
   if (baseline === 0 || (calculator !== null && baseline < 0))
     throw refuse("baseline_value", "Ensure this value is above 0: effects are relative to it.");
-  const effectPercent = within(body, "minimum_detectable_effect", -100, MAX_UNITS);
+  if (!(Math.abs(baseline) >= 1 / MAX_VALUE && Math.abs(baseline) <= MAX_VALUE))
+    throw refuse("baseline_value", `Ensure its size is from ${1 / MAX_VALUE} to ${MAX_VALUE}.`);
+  const effectPercent = within(body, "minimum_detectable_effect", -100, MAX_EFFECT_PERCENT);
   if (effectPercent === 0) throw refuse("minimum_detectable_effect", "No effect cannot be found.");
   const units = within(body, "sample_size", 0, MAX_UNITS);
   if (effectPercent === null && units === null) {
@@ -133,7 +140,7 @@ export function runningTimeQuestionOf(body: Static<typeof RunningTimeBody>): Run
   const shares = sharesOf(body);
   const comparisons = shares.length - 1;
   const alpha = within(body, "alpha", 0, 1) ?? 0.05;
-  const given = within(body, "baseline_variance", 0, Number.MAX_VALUE);
+  const given = within(body, "baseline_variance", 0, MAX_VALUE);
   if (type === "ratio" && given === null) {
     throw new Refusal("required", "The variance of a ratio must be given.", {
       attr: "baseline_variance",

@@ -73,7 +73,7 @@ export function planRunningTime(question: RunningTimeQuestion): RunningTime {
   const recommended =
     calculator === null || effect === null
       ? null
-      : recommendedSampleSize(calculator, baseline, Math.abs(effect), shares.length);
+      : countable(recommendedSampleSize(calculator, baseline, Math.abs(effect), shares.length));
   const variance = question.variance ?? guessedVariance(question);
   if (question.kind !== "proportion" && question.variance === null)
     warn(
@@ -81,7 +81,7 @@ export function planRunningTime(question: RunningTimeQuestion): RunningTime {
       "No variance was given: the one that PostHog's calculator assumes was taken.",
     );
   const plan: ExperimentPlan = { ...question, variance };
-  const days = (units: number) => (unitsPerDay === null ? null : Math.ceil(units / unitsPerDay));
+  const days = (units: number) => daysOf(units, unitsPerDay);
 
   const total = effect === null ? null : unitsToFind(plan, effect);
   const sample =
@@ -94,7 +94,10 @@ export function planRunningTime(question: RunningTimeQuestion): RunningTime {
         }
       : null;
   if (total === "not-reachable")
-    warn("effect-not-reachable", "No sample finds this effect: a rate cannot change so far.");
+    warn(
+      "effect-not-reachable",
+      "No sample that anybody has finds this effect, or a rate cannot change so far.",
+    );
   if (sample?.runningTimeDays && sample.runningTimeDays > LONG_DAYS)
     warn(
       "long-running-time",
@@ -104,10 +107,8 @@ export function planRunningTime(question: RunningTimeQuestion): RunningTime {
   if (found === "not-reachable")
     warn("sample-too-small", "Such a sample finds no effect with this power.");
   return {
-    recommendedSampleSize:
-      recommended !== null && Number.isSafeInteger(recommended) ? recommended : null,
-    recommendedRunningTime:
-      recommended === null || unitsPerDay === null ? null : Math.ceil(recommended / unitsPerDay),
+    recommendedSampleSize: recommended,
+    recommendedRunningTime: recommended === null ? null : days(recommended),
     status: [total, found].find((one) => typeof one === "string") ?? "ok",
     method: methodOf(plan),
     inputs: {
@@ -135,6 +136,15 @@ export function planRunningTime(question: RunningTimeQuestion): RunningTime {
     current: currentOf(plan, question),
     warnings,
   };
+}
+
+/** `null` for what is beyond all counting. */
+function countable(count: number): number | null {
+  return Number.isSafeInteger(count) ? count : null;
+}
+
+function daysOf(units: number | null, unitsPerDay: number | null): number | null {
+  return units === null || unitsPerDay === null ? null : countable(Math.ceil(units / unitsPerDay));
 }
 
 /** What PostHog's calculator assumes of means (statistics 1.10). */
@@ -172,7 +182,7 @@ function currentOf(plan: ExperimentPlan, question: RunningTimeQuestion): Running
       power,
       growth: more === null ? null : more / units,
       moreUnits: more,
-      moreDays: more === null || unitsPerDay === null ? null : Math.ceil(more / unitsPerDay),
+      moreDays: daysOf(more, unitsPerDay),
     };
   }
   const target = Math.abs(effect * plan.baseline);
@@ -183,13 +193,14 @@ function currentOf(plan: ExperimentPlan, question: RunningTimeQuestion): Running
     ...(plan.sequentialTuning !== null && { sequentialTuning: plan.sequentialTuning }),
   };
   const variance = current.standardError ** 2;
-  const growth = growthToReach({ variance, n: units }, target, design);
+  const reached = powerAtError(plan, target, current.standardError, units);
+  const growth = reached >= plan.power ? 0 : growthToReach({ variance, n: units }, target, design);
   const more = Math.ceil(units * growth);
   const isKnown = Number.isSafeInteger(more);
   return {
-    power: powerAtError(plan, target, current.standardError, units),
+    power: reached,
     growth: isKnown ? growth : null,
     moreUnits: isKnown ? more : null,
-    moreDays: isKnown && unitsPerDay !== null ? Math.ceil(more / unitsPerDay) : null,
+    moreDays: daysOf(isKnown ? more : null, unitsPerDay),
   };
 }

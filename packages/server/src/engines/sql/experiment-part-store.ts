@@ -89,11 +89,9 @@ export function createExperimentPartStore(
       }),
 
     async parts(projectId, ids) {
-      if (ids.length === 0) return new Map();
-      const rows = await live(projectId)
-        .selectAll()
-        .where("id", "in", [...ids])
-        .execute();
+      const possible = ids.filter((id) => id > 0 && id <= MAX_ID);
+      if (possible.length === 0) return new Map();
+      const rows = await live(projectId).selectAll().where("id", "in", possible).execute();
       return new Map(rows.map((row) => [row.id, decodePart(row)]));
     },
 
@@ -112,6 +110,9 @@ export function createExperimentPartStore(
     },
   };
 }
+
+/** Larger than this no id of either engine is, and to one of them it is no id at all. */
+const MAX_ID = 2 ** 31 - 1;
 
 function encodeFields({ name, description, content, tags, deleted }: PartFields) {
   return {
