@@ -134,21 +134,25 @@ export function createAnalyseExperiment({
     const everyEvent = filterTestAccounts ? everyEventOf(project) : [];
     const now = clock();
     const from = epoch !== null && epoch > startDate ? epoch : startDate;
-    const to = endDate !== null && endDate < now ? endDate : now;
+    const end = endDate !== null && endDate <= now ? endDate : null;
     const flag = {
       flagKey: view.flag.key,
       groupTypeIndex: groupTypeOf(view.flag.filters),
       variants: variantsOf(view.flag.filters).map(({ key }) => key),
     };
     const zone = createTimeZone(project.timeZone);
-    const days = calendarDays({ fromMs: from.getTime(), toMs: to.getTime() }, zone, MAX_DAYS);
-    const tools = { now: endDate ?? now, timeZone: project.timeZone, backtracking };
+    const days = calendarDays(
+      { fromMs: from.getTime(), toMs: (end ?? now).getTime() },
+      zone,
+      MAX_DAYS,
+    );
+    const tools = { now: end ?? now, timeZone: project.timeZone, backtracking };
     return {
       query: {
         projectId: project.id,
         ...flag,
         from,
-        to,
+        to: end ?? now,
         zone,
         days: days.map(({ day, fromMs }) => ({ day, from: new Date(fromMs) })),
         marker,
@@ -160,7 +164,7 @@ export function createAnalyseExperiment({
       asked: {
         experimentId: view.experiment.id,
         from,
-        to: endDate,
+        to: end,
         circumstances: [
           flag,
           project.timeZone,

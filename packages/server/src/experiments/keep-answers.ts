@@ -5,7 +5,7 @@ import type { FrozenAnswer, FrozenAnswers } from "./frozen-answers.ts";
 export interface AskedOf {
   readonly experimentId: number;
   readonly from: Date;
-  /** `null` while it runs. */
+  /** `null` while it runs, also where its end is set already. */
   readonly to: Date | null;
   /**
    * All that decides an answer beside the window, the questions and the stored events: the flag, the
@@ -69,8 +69,8 @@ export function createKeepAnswers({
     compute: (places: readonly number[]) => Promise<readonly Value[]>,
   ): Promise<readonly KeptAnswer<Value>[]> => {
     const { experimentId, refresh } = asked;
-    const hasEnded = asked.to !== null && asked.to <= clock();
-    const window = JSON.stringify([asked.from, hasEnded ? asked.to : null]);
+    const hasEnded = asked.to !== null;
+    const window = JSON.stringify([asked.from, asked.to]);
     const keys = questions.map((question) => keyOf(window, question));
     const answers = new Map<string, FrozenAnswer & { readonly isCached: boolean }>();
     const take = (found: readonly FrozenAnswer[], isCached: boolean) => {
