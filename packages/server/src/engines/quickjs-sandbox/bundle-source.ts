@@ -121,7 +121,12 @@ async function bundleFrom(
   } catch (error) {
     const messages = (error as { errors?: readonly Message[] }).errors;
     if (messages !== undefined && messages.length > 0) {
-      return { kind: "refused", problems: messages.slice(0, MAX_PROBLEMS).map(describe) };
+      return {
+        kind: "refused",
+        problems: messages
+          .slice(0, MAX_PROBLEMS)
+          .map((message) => describe(message, files, library, main)),
+      };
     }
     // The bundler's process ended, be it for another source that it choked on.
     await stop();
@@ -185,6 +190,8 @@ function inMemory(files: SourceFiles, main: string, library: string | null): Plu
             ? null
             : resolvePackage(files, path);
         if (found !== null) return { path: found, namespace: SOURCES };
+        // Such code may never run, or expect to fail: it finds out when it runs.
+        if (kind === "require-call" || kind === "dynamic-import") return { path, external: true };
         return {
           errors: [{ text: `Cannot import "${path}": there is no such file or module here` }],
         };
@@ -246,11 +253,28 @@ function resolvePackage(files: SourceFiles, specifier: string): string | null {
   );
 }
 
-function describe({ text, location }: Message): SourceProblem {
+/** A message in terms of the given files: what is put before and after the main file is not theirs. */
+function describe(
+  { text, location }: Message,
+  files: SourceFiles,
+  library: string | null,
+  main: string,
+): SourceProblem {
+  if (location === null) return { file: "", line: 0, column: 0, message: text };
+  const file = location.file.replace(new RegExp(`^(?:${SOURCES}|${MODULES}):`), "");
+  const { line } = location;
+  const column = location.column + 1;
+  if (file !== main) return { file, line, column, message: text };
+  const before = library === null ? 0 : (files[library] ?? "").split("\n").length;
+  if (library !== null && line <= before) return { file: library, line, column, message: text };
+  const lines = (files[main] ?? "").split("\n");
+  const own = line - before;
+  if (own <= lines.length) return { file, line: own, column, message: text };
+  // Something is open at the end of the file.
   return {
-    file: (location?.file ?? "").replace(new RegExp(`^(?:${SOURCES}|${MODULES}):`), ""),
-    line: location?.line ?? 0,
-    column: location === null ? 0 : location.column + 1,
-    message: text,
+    file,
+    line: lines.length,
+    column: (lines.at(-1) ?? "").length + 1,
+    message: "Unexpected end of file",
   };
 }

@@ -6,6 +6,7 @@ interface String {
 
 /** Of WebAssembly, what the types of the platform leave out. */
 declare namespace WebAssembly {
+  // biome-ignore lint/complexity/noBannedTypes: it has no members of interest
   type Module = {};
   class Memory {
     constructor(size: { initial: number; maximum: number });

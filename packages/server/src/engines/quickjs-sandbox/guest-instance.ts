@@ -322,6 +322,14 @@ export class GuestInstance {
     if (text.startsWith("+") && readDepth(text) > MAX_DEPTH) {
       return failed(`the event became nested deeper than ${MAX_DEPTH}`, true, cpuMs);
     }
+    // An interrupted promise rejects with the engine's own words.
+    if (text === INTERRUPTED) {
+      return failed(
+        `it computed for longer than ${this.settings.limits.eventCpuMs} ms`,
+        true,
+        cpuMs,
+      );
+    }
     return { text, isLimit: text.startsWith('!"InternalError: '), cpuMs };
   }
 
@@ -707,6 +715,7 @@ export class GuestInstance {
   }
 }
 
+const INTERRUPTED = '!"InternalError: interrupted"';
 const OUT_OF_MEMORY = '!"InternalError: out of memory';
 const STOPPED: GuestFailure = { reason: "it was stopped", isLimit: false, wantsRetry: false };
 const EXHAUSTED = limitOf("it rests, since it has exceeded its limits again and again");

@@ -110,7 +110,7 @@ export function makePart(core: GuestCore): Record<string, unknown> {
     }
   }
 
-  const Intl = {
+  const provided = {
     DateTimeFormat: formatter(
       "DateTimeFormat",
       ["formatToParts", "formatRange", "formatRangeToParts"],
@@ -136,10 +136,10 @@ export function makePart(core: GuestCore): Record<string, unknown> {
   const localeMethod = (kind: string, method: string) =>
     function (this: unknown, ...values: Values): unknown {
       const [locales, options] = values;
-      return ask(kind, [locales, plainOptions(options)], method, [plain(valueOf(this))]);
+      return ask(kind, [locales, plainOptions(options)], method, [plain(primitiveOf(this))]);
     };
 
-  function valueOf(value: unknown): unknown {
+  function primitiveOf(value: unknown): unknown {
     return typeof value === "object" && value !== null && !(value instanceof Date)
       ? (value as { valueOf(): unknown }).valueOf()
       : value;
@@ -164,5 +164,5 @@ export function makePart(core: GuestCore): Record<string, unknown> {
     },
   };
 
-  return { Intl, methods };
+  return { Intl: provided, methods };
 }

@@ -321,10 +321,10 @@ export class SandboxInstance implements Instance {
     }
   }
 
-  #inOrder(work: () => Promise<Json | void>): Promise<Json | undefined> {
+  #inOrder(work: () => Promise<unknown>): Promise<Json | undefined> {
     const done = this.#storage.then(work);
     this.#storage = done.catch(() => {});
-    return done.then((value) => (value === undefined ? undefined : (value as Json)));
+    return done.then((value) => value as Json | undefined);
   }
 }
 

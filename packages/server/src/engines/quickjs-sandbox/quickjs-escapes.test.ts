@@ -1,0 +1,314 @@
+import { afterAll, describe, expect, it } from "vitest";
+import { DEFAULT_LIMITS } from "../../transformations/sandbox.ts";
+import { QuickJsSandbox } from "./quickjs-sandbox.ts";
+import {
+  propertiesAfter,
+  readOutcome,
+  recordHost,
+  sampleEvents,
+  startSource,
+} from "./sandbox.setup.ts";
+
+const sandbox = new QuickJsSandbox();
+afterAll(() => sandbox.close());
+
+const secret = "of the host, never to be seen";
+const environment = process.env;
+
+/** Expressions that try to see what is outside; each must see nothing. */
+const PEEKS: readonly (readonly [string, string])[] = [
+  ["process", "typeof process"],
+  ["the environment", "globalThis.process && process.env"],
+  ["a process by a constructor", "this.constructor.constructor('return typeof process')()"],
+  ["a process by a function's constructor", "(() => {}).constructor('return typeof process')()"],
+  [
+    "a process by an async constructor",
+    "(async () => {}).constructor('return typeof process') && typeof process",
+  ],
+  [
+    "a process by a generator's constructor",
+    "(function* () {}).constructor('yield typeof process')().next().value",
+  ],
+  ["a process by eval", "eval('typeof process')"],
+  ["a process by indirect eval", "(0, eval)('typeof process')"],
+  ["a process by the console", "console.log.constructor('return typeof process')()"],
+  ["a process by fetch", "fetch.constructor('return typeof process')()"],
+  ["a process by a timer", "setTimeout.constructor('return typeof process')()"],
+  ["a process by meta", "meta.cache.get.constructor('return typeof process')()"],
+  [
+    "a process by an error",
+    "(() => { try { null.x } catch (e) { return e.constructor.constructor('return typeof process')() } })()",
+  ],
+  [
+    "a process by a host error",
+    "(() => { try { new URL('') } catch (e) { return e.constructor.constructor('return typeof process')() } })()",
+  ],
+  ["a process by a proxy", "new Proxy(function () {}, {}).constructor('return typeof process')()"],
+  ["a process by Reflect", "Reflect.construct(Function, ['return typeof process'])()"],
+  [
+    "a process by a getter of the stack",
+    "(() => { const e = new Error(); Error.prepareStackTrace = (_, s) => s; return typeof process + (e.stack && ''); })()",
+  ],
+  ["the main module", "typeof module.parent + typeof require.main"],
+  ["the cache of modules", "typeof require.cache"],
+  ["the bridge to the host", "typeof __bridge"],
+  ["the guest's own functions", "typeof __guest"],
+  ["WebAssembly", "typeof WebAssembly"],
+  ["threads", "typeof Worker + typeof Atomics"],
+  ["the engine's own modules", "typeof std + typeof os"],
+  ["the caller", "(function f() { return typeof f.caller })()"],
+  ["the arguments of the caller", "typeof work"],
+  ["files", "(() => { try { return typeof require('fs') } catch (e) { return 'undefined' } })()"],
+  [
+    "files by a name put together",
+    "(() => { try { return typeof require(['f', 's'].join('')) } catch (e) { return 'undefined' } })()",
+  ],
+  [
+    "processes",
+    "(() => { try { return typeof require('child' + '_process') } catch (e) { return 'undefined' } })()",
+  ],
+  [
+    "native modules",
+    "(() => { try { return typeof process.binding('fs') } catch (e) { return 'undefined' } })()",
+  ],
+  [
+    "the zone of the machine",
+    "new Date().getTimezoneOffset() === 0 && new Intl.DateTimeFormat().resolvedOptions().timeZone === 'UTC' ? 'undefined' : 'seen'",
+  ],
+];
+
+describe("what code in the sandbox can see", () => {
+  it.each(PEEKS)("[TS-20] sees nothing of %s", async (_what, expression) => {
+    environment["HEDGEROW_SECRET_OF_TEST"] = secret;
+    const seen = await propertiesAfter(
+      sandbox,
+      `async function processEvent(event, meta) { event.properties = { seen: String(await (${expression})) }; return event; }`,
+    );
+    const { seen: text } = seen as { seen: string };
+    expect(text).not.toContain(secret);
+    expect(text.replaceAll("undefined", "")).toBe("");
+  });
+
+  it.each([
+    ["import('fs')", "import('fs')"],
+    ["import of a name put together", "import(['f', 's'].join(''))"],
+    ["import of a file", "import('/etc/' + 'passwd')"],
+    ["import of a URL", "import('data:text/javascript,' + 'export default 1')"],
+  ])("[TS-20] refuses %s while running", async (_what, expression) => {
+    const seen = await propertiesAfter(
+      sandbox,
+      `async function processEvent(event) {
+        event.properties = { seen: await ${expression}.then(() => "loaded", () => "refused") };
+        return event;
+      }`,
+    );
+    expect(seen).toEqual({ seen: "refused" });
+  });
+
+  it.each([
+    ["fs", `import fs from "fs"; export const processEvent = (e) => e`],
+    ["an absolute path", `import "/etc/passwd"; export const processEvent = (e) => e`],
+    ["a path upwards", `import "../../../../etc/passwd"; export const processEvent = (e) => e`],
+    ["a package of the server", `require("fastify"); exports.processEvent = (e) => e`],
+  ])("[TS-6] refuses a source that imports %s, with its place", async (_what, source) => {
+    const outcome = await sandbox.compile({ "index.js": source });
+    expect(outcome).toMatchObject({
+      kind: "refused",
+      problems: [{ file: "index.js", line: 1, message: expect.stringContaining("Cannot import") }],
+    });
+  });
+
+  it("[TS-21] keeps the memory of one instance from another, of the same source too", async () => {
+    const source = `let count = 0;
+      function processEvent(event, meta) {
+        meta.global.count = (meta.global.count ?? 0) + 1;
+        globalThis.leak = (globalThis.leak ?? 0) + 1;
+        Array.prototype.leak = globalThis.leak;
+        count += 1;
+        event.properties = { counts: [count, meta.global.count, globalThis.leak, [].leak] };
+        return event;
+      }`;
+    const one = await startSource(sandbox, source, { projectId: 1 });
+    const two = await startSource(sandbox, source, { projectId: 2 });
+    const three = await startSource(sandbox, source, { projectId: 1 });
+    await one.transform(sampleEvents(3));
+    for (const other of [two, three]) {
+      const [outcome] = await other.transform(sampleEvents(1));
+      expect(readOutcome(outcome)).toEqual({ counts: [1, 1, 1, 1] });
+    }
+  });
+
+  it.each([
+    ["JSON", "JSON.stringify = () => '{}'; JSON.parse = () => 1"],
+    ["promises", "Promise.prototype.then = () => { throw 1 }; globalThis.Promise = null"],
+    ["arrays", "Array.prototype.push = Array.prototype.join = () => { throw 1 }"],
+    ["objects", "Object.prototype.then = 1; Object.prototype.toJSON = () => 'x'"],
+    ["dates", "Date.now = () => Infinity; Date.prototype.getTime = () => NaN"],
+    [
+      "everything",
+      "for (const key of Object.getOwnPropertyNames(globalThis)) { try { delete globalThis[key] } catch {} }",
+    ],
+  ])("[TS-21] lets one that tampers with %s harm nobody else", async (_what, tampering) => {
+    const tamperer = await startSource(
+      sandbox,
+      `${tampering}; function processEvent(e) { return e }`,
+    ).catch(() => null);
+    await tamperer?.transform(sampleEvents(2));
+    const good = "function processEvent(event) { event.properties = { fine: true }; return event }";
+    expect(await propertiesAfter(sandbox, good)).toEqual({ fine: true });
+    await tamperer?.stop();
+  });
+
+  it("[TS-21] takes keys like __proto__ for keys", async () => {
+    const instance = await startSource(
+      sandbox,
+      `function processEvent(event) {
+        event.properties = JSON.parse('{"__proto__": {"polluted": 1}, "constructor": {"prototype": {"polluted": 2}}}');
+        return event;
+      }`,
+    );
+    const [outcome] = await instance.transform(sampleEvents(1));
+    expect(JSON.stringify(readOutcome(outcome))).toContain("__proto__");
+    expect(({} as Record<string, unknown>)["polluted"]).toBeUndefined();
+    await instance.stop();
+  });
+});
+
+/** Bodies that exceed a limit on the second of three events. */
+const EXCESSES: readonly (readonly [string, string])[] = [
+  ["an endless loop", "while (true) {}"],
+  ["a loop that catches", "while (true) { try { while (true) {} } catch {} }"],
+  ["a loop in finally", "try { while (true) {} } finally { while (true) {} }"],
+  ["a loop in a getter", "({ get x() { while (true) {} } }).x"],
+  ["a loop in toJSON", "event.properties.x = { toJSON() { while (true) {} } }"],
+  ["a regex bomb", "/^(a+)+$/.test('a'.repeat(50) + 'b')"],
+  ["allocation without end", "const all = []; while (true) all.push(new Array(1000).fill({}))"],
+  ["a text that doubles", "let text = 'x'; while (true) text += text"],
+  ["a large typed array", "new Uint8Array(2 ** 30).fill(1)"],
+  ["deep recursion", "const down = () => down() + 1; down()"],
+  [
+    "mutual recursion by JSON",
+    "event.properties.x = { toJSON() { return { y: this } } }; JSON.stringify(event)",
+  ],
+  ["giant output", "event.properties.x = 'x'.repeat(5_000_000)"],
+  [
+    "deep output",
+    "let deep = {}; for (let i = 0; i < 500; i += 1) deep = { deep }; event.properties.deep = deep",
+  ],
+  [
+    "a native loop that cannot be interrupted",
+    "Array.prototype.indexOf.call({ length: 2 ** 53 - 1 }, 1)",
+  ],
+];
+
+describe("limits", () => {
+  it.each(EXCESSES)(
+    "[TS-22] stops %s, keeps its event and goes on",
+    async (_what, body) => {
+      const instance = await startSource(
+        sandbox,
+        `function processEvent(event) {
+        event.properties = { touched: true };
+        if (event.event === "event 1") { ${body}; }
+        return event;
+      }`,
+      );
+      const outcomes = await instance.transform(sampleEvents(3));
+      expect(outcomes.map(readOutcome)).toEqual([
+        { touched: true },
+        expect.stringContaining("failed: "),
+        { touched: true },
+      ]);
+      expect(outcomes[1]).toMatchObject({ isLimit: true });
+      await instance.stop();
+    },
+    20_000,
+  );
+
+  it.each([
+    ["an endless chain of promises", "while (true) await null"],
+    ["a loop after a wait", "await new Promise((done) => setTimeout(done, 1)); while (true) {}"],
+    ["a promise that never settles", "await new Promise(() => {})"],
+    ["a wait that is too long", "await new Promise((done) => setTimeout(done, 60_000))"],
+  ])("[TS-22] stops %s", async (_what, body) => {
+    const instance = await startSource(
+      sandbox,
+      `async function processEvent(event) {
+        event.properties = { touched: true };
+        if (event.event === "event 1") { ${body}; }
+        return event;
+      }`,
+      { limits: { ...DEFAULT_LIMITS, waitMs: 300 } },
+    );
+    const outcomes = await instance.transform(sampleEvents(3));
+    expect(outcomes.map(({ kind }) => kind)).toEqual(["keep", "failed", "keep"]);
+    expect(outcomes[1]).toMatchObject({ isLimit: true });
+    await instance.stop();
+  });
+
+  it.each([
+    ["an endless loop", "while (true) {}", /longer than 1000 ms/],
+    [
+      "allocation without end",
+      "const all = []; while (true) all.push(new Array(1e4).fill(0))",
+      /memory|blocks/,
+    ],
+    ["recursion without end", "(function down() { down() })()", /stack overflow/],
+  ])("[TS-7] refuses a source with %s while loading", async (_what, source, reason) => {
+    const outcome = await sandbox.compile({ "index.js": source });
+    expect(outcome).toMatchObject({
+      kind: "refused",
+      problems: [{ message: expect.stringMatching(reason) }],
+    });
+  });
+
+  it("[TS-23] bounds the log and says how much was left out", async () => {
+    const { host, lines } = recordHost();
+    const instance = await startSource(
+      sandbox,
+      `function processEvent(event) { for (let i = 0; i < 500; i += 1) console.log("x".repeat(20_000)); return event }`,
+      { host },
+    );
+    await instance.transform(sampleEvents(1));
+    expect(lines.filter(({ source }) => source === "console")).toHaveLength(100);
+    expect(lines.every(({ message }) => message.length <= 8_000)).toBe(true);
+    expect(lines.at(-1)).toMatchObject({
+      source: "system",
+      message: "400 more lines were not kept",
+    });
+    await instance.stop();
+  });
+
+  it("[TS-24] lets one that exceeds its limits again and again rest", async () => {
+    const instance = await startSource(sandbox, "function processEvent() { while (true) {} }");
+    const startedAt = performance.now();
+    const outcomes = await instance.transform(sampleEvents(200));
+    expect(outcomes.every((outcome) => outcome.kind === "failed" && outcome.isLimit)).toBe(true);
+    expect(performance.now() - startedAt).toBeLessThan(5_000);
+    await instance.stop();
+  });
+
+  it("[TS-25] runs the events of others again when a thread has to be ended", async () => {
+    const crowded = new QuickJsSandbox({ threads: 1 });
+    try {
+      const blocker = await startSource(
+        crowded,
+        "function processEvent() { new Array(1e9) + '' }",
+        { projectId: 1 },
+      );
+      const good = await startSource(
+        crowded,
+        "async function processEvent(e) { await new Promise((d) => setTimeout(d, 20)); e.properties = { fine: true }; return e }",
+        { projectId: 2 },
+      );
+      const [blocked, fine] = await Promise.all([
+        blocker.transform(sampleEvents(2)),
+        good.transform(sampleEvents(20)),
+      ]);
+      expect(blocked.map(({ kind }) => kind)).toEqual(["failed", "failed"]);
+      expect(fine.map(readOutcome)).toEqual(Array(20).fill({ fine: true }));
+    } finally {
+      await crowded.close();
+    }
+  }, 30_000);
+});
