@@ -56,5 +56,5 @@ export function describeProblems(problems: readonly SourceProblem[]): string {
   if (!first) return "The source cannot be compiled.";
   const place = first.line === 0 ? first.file : `${first.file}:${first.line}:${first.column}`;
   const rest = more.length === 0 ? "" : ` (and ${more.length} more)`;
-  return `${place}: ${first.message}${rest}`;
+  return `${place === "" ? "" : `${place}: `}${first.message}${rest}`;
 }

@@ -181,6 +181,9 @@ describe("sources", () => {
       body: { type: "validation_error", code: "invalid_input", attr: "source" },
     });
     expect(refused.body.detail).toMatch(/^index\.ts:2:1\d: /);
+    const endless = await patch(`/${id}/update_source`, { "index.ts": "for (;;);" });
+    expect(endless).toMatchObject({ status: 400, body: { attr: "source" } });
+    expect(endless.body.detail).toMatch(/^[^:]/);
     expect((await get(`/${id}`)).body.version).toBe(1);
     expect(
       await post("", { plugin_type: "source", name: "x", source: { "index.ts": bad } }),
