@@ -232,6 +232,20 @@ describe("the fields of experiments", () => {
       expect((await send(method, path, method === "GET" ? undefined : {})).status, path).toBe(404);
   });
 
+  it("[XP-11] makes one cohort however many ask for it at once", async () => {
+    await newProject();
+    const { id } = await create({ start_date: START });
+    const answers = await Promise.all(
+      [1, 2, 3].map(() =>
+        send("POST", `experiments/${id}/create_exposure_cohort_for_experiment`, {}),
+      ),
+    );
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, 400, 400]);
+    const refused = answers.find(({ status }) => status === 400);
+    expect(refused?.body.detail).toBe("Experiment already has an exposure cohort");
+    expect((await send("GET", "cohorts")).body.count).toBe(1);
+  });
+
   it("[XP-7] lists page with links, count all, and ignore what means nothing", async () => {
     await newProject();
     for (const [index, name] of ["a", "b", "c"].entries()) {

@@ -15,7 +15,7 @@ import type {
   ExperimentStore,
   SavedMetricLink,
 } from "./experiment-store.ts";
-import { planExposureCohort } from "./exposure-cohort.ts";
+import { hasCohort, planExposureCohort } from "./exposure-cohort.ts";
 import {
   askedVariants,
   filtersForExperiment,
@@ -149,6 +149,9 @@ export function createExperiments({
   changeDefinitions: ChangeDefinitions;
   clock: () => Date;
 }): Experiments {
+  /** Ids of the experiments whose cohort is being made. */
+  const gettingCohorts = new Set<number>();
+
   /** Views of experiments; all that they refer to is read together. */
   const viewsOf = async (
     projectId: number,
@@ -472,14 +475,21 @@ export function createExperiments({
     },
 
     async createExposureCohort(projectId, id, authorId) {
-      const plan = planExposureCohort(await experiment(projectId, id));
-      const { cohort } = await cohorts.create(
-        projectId,
-        { ...plan, isStatic: false, members: { uuids: [], distinctIds: [] } },
-        authorId,
-      );
-      const view = await save(projectId, id, () => ({ exposureCohortId: cohort.id }), authorId);
-      return { ...view, cohort };
+      // Of two that come at once the second would make a cohort that no experiment knows.
+      if (gettingCohorts.has(id)) throw hasCohort();
+      gettingCohorts.add(id);
+      try {
+        const plan = planExposureCohort(await experiment(projectId, id));
+        const { cohort } = await cohorts.create(
+          projectId,
+          { ...plan, isStatic: false, members: { uuids: [], distinctIds: [] } },
+          authorId,
+        );
+        const view = await save(projectId, id, () => ({ exposureCohortId: cohort.id }), authorId);
+        return { ...view, cohort };
+      } finally {
+        gettingCohorts.delete(id);
+      }
     },
 
     archive: (projectId, id, archived, authorId) =>

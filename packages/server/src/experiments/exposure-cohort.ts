@@ -16,8 +16,7 @@ export interface CohortPlan {
 export function planExposureCohort({ experiment, flag }: ExperimentView): CohortPlan {
   if (flag.deleted) throw refusal("Experiment does not have a feature flag");
   if (experiment.startDate === null) throw refusal("Experiment does not have a start date");
-  if (experiment.exposureCohortId !== null)
-    throw refusal("Experiment already has an exposure cohort");
+  if (experiment.exposureCohortId !== null) throw hasCohort();
   const own = ownExposureEvent(experiment.exposureCriteria, experiment.parameters);
   return {
     name: `Users exposed to experiment "${experiment.name}"`,
@@ -46,6 +45,11 @@ export function planExposureCohort({ experiment, flag }: ExperimentView): Cohort
       },
     },
   };
+}
+
+/** The refusal of a second cohort. */
+export function hasCohort(): Refusal {
+  return refusal("Experiment already has an exposure cohort");
 }
 
 /** The event that exposes instead of the flag's calls, in the form of either era. */
