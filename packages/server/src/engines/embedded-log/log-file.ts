@@ -72,14 +72,22 @@ export function openLogFile({ path, after, maxBytes, retention }: LogFileOptions
   let isShort = false;
   let lookedAtMs = Number.NEGATIVE_INFINITY;
 
-  /** After a failed write the connection may be of no use any more: a new one tells. */
+  /**
+   * After a failed write the connection may be of no use any more: a new one takes its place, where
+   * there is one to be had. On a full disk there may be none, and the old one works once there is room.
+   */
   function reconnect(): void {
+    const old = connection;
     try {
-      connection.close();
+      connection = connect(path, maxBytes);
     } catch {
-      // It failed already; what matters is whether a new one works.
+      return;
     }
-    connection = connect(path, maxBytes);
+    try {
+      old.close();
+    } catch {
+      // It failed already; what matters is whether the new one works.
+    }
   }
 
   function write(segments: readonly Segment[]): number {
@@ -198,6 +206,16 @@ interface StoredSegment {
 
 function connect(path: string, maxBytes: number) {
   const database = new Database(path);
+  try {
+    return prepare(database, maxBytes);
+  } catch (error) {
+    database.close();
+    throw error;
+  }
+}
+
+/** Brings the file up to date where it must be, and answers what is done with it. */
+function prepare(database: Database.Database, maxBytes: number) {
   database.exec(`pragma page_size = ${PAGE_BYTES}`);
   // Before there are tables: with them it takes a rewriting of the file.
   database.exec("pragma auto_vacuum = incremental");
