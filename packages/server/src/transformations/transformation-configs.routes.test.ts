@@ -496,7 +496,7 @@ describe("a trial", () => {
       event,
       distinctId: "d",
       personId: "0190c0de-0000-7000-8000-00000000000f",
-      properties: {},
+      properties: { a: 1, $plugins_succeeded: ["P (1)"], $transformation_hops: 3 },
       timestamp: new Date(`2026-03-01T10:00:0${second}Z`),
       receivedAt: new Date(`2026-03-01T10:00:0${second}Z`),
     });
@@ -504,6 +504,7 @@ describe("a trial", () => {
     const { body } = await post("/test", { plugin: await newPlugin(), limit: 2 });
     const names = body.results.map(({ before }: { before: { event: string } }) => before.event);
     expect(names).toEqual(["older", "newest"]);
+    expect(body.results[0].before.properties).toEqual({ a: 1 });
   });
 
   test("[TM-58] says why it does not start, and where its source is wrong", async () => {

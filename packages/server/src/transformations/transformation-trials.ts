@@ -1,6 +1,12 @@
 import type { JsonObject } from "@hedgerow/core/json";
 import { configFieldsOf, withDefaults } from "@hedgerow/core/transformations/config-schema";
-import { type PluginEvent, pluginEventOf } from "@hedgerow/core/transformations/plugin-event";
+import {
+  FAILED_PROPERTY,
+  HOPS_PROPERTY,
+  type PluginEvent,
+  pluginEventOf,
+  SUCCEEDED_PROPERTY,
+} from "@hedgerow/core/transformations/plugin-event";
 import type {
   Attachment,
   TransformationFiles,
@@ -76,7 +82,11 @@ export function createTransformationTrials({
       ...(eventName !== undefined && { event: eventName }),
     });
     return found
-      .map(({ event }) => pluginEventOf({ ...event, projectId, clientTimestamp: null }, siteUrl))
+      .map(({ event }) => {
+        const properties = asCaptured(event.properties);
+        const captured = { ...event, properties, projectId, clientTimestamp: null };
+        return pluginEventOf(captured, siteUrl);
+      })
       .toReversed();
   };
 
@@ -129,4 +139,13 @@ export function createTransformationTrials({
       });
     },
   };
+}
+
+const OF_THE_SERVICE: readonly string[] = [HOPS_PROPERTY, SUCCEEDED_PROPERTY, FAILED_PROPERTY];
+
+/** Properties without what transformations at work left on them. */
+function asCaptured(properties: JsonObject): JsonObject {
+  return Object.fromEntries(
+    Object.entries(properties).filter(([name]) => !OF_THE_SERVICE.includes(name)),
+  );
 }
