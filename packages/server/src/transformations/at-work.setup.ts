@@ -42,6 +42,7 @@ export async function transformationsPipeline(
     transformations: store,
     accounts,
     accessLevel: "root",
+    onChanged: (projectId) => work.changed(projectId),
     clock,
   });
   const observed = { out: 0, dropped: 0, failed: 0, disabled: 0 };

@@ -11,7 +11,7 @@ import type {
 
 /** Runs what transformations asked for later: their jobs, and their tasks by the clock. */
 export interface RunLater {
-  /** Runs what is due now; never rejects. */
+  /** Runs what is due now, after what is running; never rejects. */
   tick(): Promise<void>;
 }
 
@@ -47,7 +47,7 @@ export function createRunLater({
 }): RunLater {
   /** By config and task: the period that it ran in, or was found to have run in. */
   const passed = new Map<string, number>();
-  let running: Promise<void> | undefined;
+  let running: Promise<void> = Promise.resolve();
 
   function failed(stage: Stage, what: string, reason: string, isLimit: boolean): void {
     journal.log(stage, { source: "PLUGIN", level: "error", message: `${what}: ${reason}` });
@@ -122,14 +122,12 @@ export function createRunLater({
 
   return {
     tick() {
-      running ??= Promise.all([runJobs(), runTasks()])
+      running = running
+        .then(() => Promise.all([runJobs(), runTasks()]))
         .then(
           () => {},
           (error: unknown) => reportFault(error, "jobs of transformations could not be run"),
-        )
-        .finally(() => {
-          running = undefined;
-        });
+        );
       return running;
     },
   };

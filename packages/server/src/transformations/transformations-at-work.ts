@@ -135,10 +135,13 @@ export async function startTransformations(deps: AtWorkDeps): Promise<Transforma
 
   await chains.load();
   let flushing: Promise<void> | undefined;
+  let ticking: Promise<void> | undefined;
   const timers = [
     setInterval(() => {
       void chains.checkRevisions();
-      void later.tick();
+      ticking ??= later.tick().finally(() => {
+        ticking = undefined;
+      });
     }, TICK_MS),
     setInterval(() => {
       flushing ??= flush().finally(() => {
@@ -160,6 +163,7 @@ export async function startTransformations(deps: AtWorkDeps): Promise<Transforma
       for (const timer of timers) clearInterval(timer);
       await delivery.close();
       await chains.close();
+      await ticking;
       await flushing;
       await flush();
     },
