@@ -109,6 +109,7 @@ const MAX_UNITS = 1e12;
 const MAX_VALUE = 1e100;
 /** A thousandfold: whoever looks for more needs no plan. */
 const MAX_EFFECT_PERCENT = 1e5;
+const MIN_EFFECT_PERCENT = 1e-6;
 
 /** Reads a question; throws a {@link Refusal} that names the field. */
 export function runningTimeQuestionOf(body: Static<typeof RunningTimeBody>): RunningTimeQuestion {
@@ -130,7 +131,10 @@ export function runningTimeQuestionOf(body: Static<typeof RunningTimeBody>): Run
   if (!(Math.abs(baseline) >= 1 / MAX_VALUE && Math.abs(baseline) <= MAX_VALUE))
     throw refuse("baseline_value", `Ensure its size is from ${1 / MAX_VALUE} to ${MAX_VALUE}.`);
   const effectPercent = within(body, "minimum_detectable_effect", -100, MAX_EFFECT_PERCENT);
-  if (effectPercent === 0) throw refuse("minimum_detectable_effect", "No effect cannot be found.");
+  if (effectPercent !== null && Math.abs(effectPercent) < MIN_EFFECT_PERCENT) {
+    const detail = `Ensure its size is at least ${MIN_EFFECT_PERCENT}: no effect cannot be found.`;
+    throw refuse("minimum_detectable_effect", detail);
+  }
   const units = within(body, "sample_size", 0, MAX_UNITS);
   if (effectPercent === null && units === null) {
     throw new Refusal("required", "Give the effect to be found, or a sample size.", {
@@ -140,7 +144,7 @@ export function runningTimeQuestionOf(body: Static<typeof RunningTimeBody>): Run
   const shares = sharesOf(body);
   const comparisons = shares.length - 1;
   const alpha = within(body, "alpha", 0, 1) ?? 0.05;
-  const given = within(body, "baseline_variance", 0, MAX_VALUE);
+  const given = within(body, "baseline_variance", 1 / MAX_VALUE, MAX_VALUE);
   if (type === "ratio" && given === null) {
     throw new Refusal("required", "The variance of a ratio must be given.", {
       attr: "baseline_variance",
@@ -188,8 +192,11 @@ function currentOf(
   for (const [field, count] of Object.entries({ control_units, treatment_units }))
     if (!(count >= 2 && count <= MAX_UNITS))
       throw refuse(`current__${field}`, "Ensure this value is greater than or equal to 2.");
-  if (standard_error !== null && !(standard_error > 0))
-    throw refuse("current__standard_error", "Ensure this value is above 0.");
+  if (standard_error !== null && !(standard_error > 1 / MAX_VALUE && standard_error < MAX_VALUE))
+    throw refuse(
+      "current__standard_error",
+      `Ensure this value is between ${1 / MAX_VALUE} and ${MAX_VALUE}.`,
+    );
   return {
     controlUnits: control_units,
     treatmentUnits: treatment_units,

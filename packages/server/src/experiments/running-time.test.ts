@@ -52,7 +52,7 @@ test("[XP-17] plans of all numbers are finite, or refused", () => {
         }
       },
     ),
-    { numRuns: 1000 },
+    { numRuns: 5000 },
   );
   expect(planned).toBeGreaterThan(50);
 });
