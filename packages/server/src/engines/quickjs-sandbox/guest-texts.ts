@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
@@ -12,12 +13,12 @@ export interface GuestTexts {
 const PARTS = ["web", "crypto", "intl", "buffer"];
 
 /**
- * Reads the scripts. The built server has them beside its own files (`scripts/bundle.mjs`); from
- * sources they are made here.
+ * Reads the scripts. The bundled server has them beside its own files (`scripts/bundle.mjs`);
+ * otherwise they are made here of the modules.
  */
 export async function loadGuestTexts(): Promise<GuestTexts> {
   const names = ["core", ...PARTS];
-  const texts = await (import.meta.url.endsWith(".ts") ? buildTexts(names) : readTexts(names));
+  const texts = await (isBundled() ? readTexts(names) : buildTexts(names));
   const [core = "", ...parts] = texts;
   const body = (text: string) =>
     `var module = { exports: {} }, exports = module.exports;\n${text}\n`;
@@ -32,6 +33,13 @@ export async function loadGuestTexts(): Promise<GuestTexts> {
   };
 }
 
+/** In the bundle every script is one file, and none is left of what they share. */
+function isBundled(): boolean {
+  return !["ts", "js"].some((ending) =>
+    existsSync(fileURLToPath(new URL(`./guest-part.${ending}`, import.meta.url))),
+  );
+}
+
 function readTexts(names: readonly string[]): Promise<string[]> {
   return Promise.all(
     names.map((name) => readFile(new URL(`./guest-${name}.js`, import.meta.url), "utf8")),
@@ -39,8 +47,11 @@ function readTexts(names: readonly string[]): Promise<string[]> {
 }
 
 async function buildTexts(names: readonly string[]): Promise<string[]> {
+  const ending = import.meta.url.endsWith(".ts") ? "ts" : "js";
   const { outputFiles } = await build({
-    entryPoints: names.map((name) => fileURLToPath(new URL(`./guest-${name}.ts`, import.meta.url))),
+    entryPoints: names.map((name) =>
+      fileURLToPath(new URL(`./guest-${name}.${ending}`, import.meta.url)),
+    ),
     outdir: "/",
     bundle: true,
     write: false,

@@ -19,6 +19,7 @@ import { type LostWork, SandboxThread, type ThreadResources } from "./sandbox-th
 
 const DEFAULT_THREADS = 3;
 const INSPECTOR_IDLE_MS = 10_000;
+const SPARE_AFTER_MS = 500;
 const SCHEDULED = ["runEveryMinute", "runEveryHour", "runEveryDay"];
 
 interface Slot {
@@ -39,6 +40,7 @@ export class QuickJsSandbox implements Sandbox {
   #resources: Promise<ThreadResources> | null = null;
   #inspector: SandboxThread | null = null;
   #inspectorIdle: NodeJS.Timeout | undefined;
+  #spare: NodeJS.Timeout | undefined;
   readonly #inspections = new Map<number, (isOk: boolean, text: string) => void>();
   #keys = 0;
   #isClosed = false;
@@ -77,6 +79,7 @@ export class QuickJsSandbox implements Sandbox {
   async close(): Promise<void> {
     this.#isClosed = true;
     clearTimeout(this.#inspectorIdle);
+    clearTimeout(this.#spare);
     for (const { instances } of this.#slots) {
       for (const instance of instances.values()) instance.endWith("the sandbox is closed");
     }
@@ -106,12 +109,26 @@ export class QuickJsSandbox implements Sandbox {
       [...instances.values()].some(({ settings }) => settings.projectId === projectId),
     );
     if (own !== undefined) return own;
-    const unused = this.#slots.find(({ instances }) => instances.size === 0);
-    if (unused !== undefined) return unused;
-    if (this.#slots.length < this.#maxThreads) return this.#openSlot(resources);
+    const unused =
+      this.#slots.find(({ instances }) => instances.size === 0) ??
+      (this.#slots.length < this.#maxThreads ? this.#openSlot(resources) : undefined);
+    if (unused !== undefined) {
+      // The next project does not wait for a thread to open.
+      this.#openSpareLater(resources);
+      return unused;
+    }
     return this.#slots.reduce((least, slot) =>
       slot.instances.size < least.instances.size ? slot : least,
     );
+  }
+
+  #openSpareLater(resources: ThreadResources): void {
+    clearTimeout(this.#spare);
+    this.#spare = setTimeout(() => {
+      const hasSpare = this.#slots.some(({ instances }) => instances.size === 0);
+      if (!hasSpare && this.#slots.length < this.#maxThreads) this.#openSlot(resources);
+    }, SPARE_AFTER_MS);
+    this.#spare.unref();
   }
 
   #openSlot(resources: ThreadResources): Slot {
