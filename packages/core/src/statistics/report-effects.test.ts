@@ -127,6 +127,20 @@ describe("[ST-17] a report on effects", () => {
     });
   });
 
+  it("tells planned looks apart that are near each other", () => {
+    const plan = {
+      spending: { kind: "pocock" as const },
+      fractions: [0.5, 0.51, 1],
+      finalUnits: 10_000,
+    };
+    const at = (n: number) =>
+      report([rate(n, n / 5), rate(n, n / 4)], { plan }).reports[0]?.planned;
+    expect(at(2500)).toMatchObject({ status: "at-look", look: 1, bound: expect.any(Number) });
+    expect(at(2525)).toMatchObject({ status: "between-looks", look: 1 });
+    expect(at(2550)).toMatchObject({ status: "at-look", look: 2, bound: expect.any(Number) });
+    expect(at(2550)?.spentAlpha).toBeGreaterThan(at(2500)?.spentAlpha ?? 1);
+  });
+
   it("ranks arms by the goal; two arms are ranked as they are compared", () => {
     const arms = [rate(1000, 100), rate(1000, 130), rate(1000, 90)];
     const { comparisons } = report(arms);

@@ -84,13 +84,14 @@ export function reportEffects(
 ): readonly EffectReport[] {
   const control = comparisons.find((one) => one.control !== null)?.control?.n ?? 0;
   const units = comparisons.reduce((sum, one) => sum + (one.treatment?.n ?? 0), control);
+  const standing = settings.plan && standingOf(settings.plan, units, 1 - settings.level);
   return comparisons.map((comparison): EffectReport => {
     const { absolute } = comparison;
     const isTested = absolute !== null && absolute.pValue !== null;
     return {
       decision: decide(comparison, settings),
       oneSided: isTested ? oneSidedOf(absolute, settings) : null,
-      planned: settings.plan && standingOf(settings.plan, comparison, units, 1 - settings.level),
+      planned: standing && plannedLookOf(standing, comparison),
       midExperiment: isTested ? standingPower(comparison, settings, units) : null,
       remarks: remarksOn(comparison, settings),
     };
@@ -121,8 +122,14 @@ function oneSidedOf(absolute: Absolute, { level, goal }: ReportSettings): Effect
     : { pBetter: test.pLess, pWorse: test.pGreater, bound: test.upperBound };
 }
 
-/** How near to a planned share of the units a look must be to count as that look. */
+/** How near to a planned share of the units a look must be to count as that look, at most. */
 const LOOK_SLACK = 0.02;
+
+/** Where all treatments stand in the plan; the bounds are the same for all of them. */
+interface LookStanding {
+  readonly look: Omit<PlannedLook, "z" | "bound" | "spentAlpha" | "stops">;
+  readonly bound: { readonly z: number; readonly spentAlpha: number } | null;
+}
 
 /**
  * A look counts with the share of units that there really is, which spends the error as planned; away
@@ -130,46 +137,47 @@ const LOOK_SLACK = 0.02;
  */
 function standingOf(
   { fractions, finalUnits, spending }: LookPlan,
-  { absolute }: ArmComparison,
   units: number,
   alpha: number,
-): PlannedLook {
+): LookStanding {
   const fraction = units / finalUnits;
-  const looks = fractions.length;
-  const isLast = (index: number) => index === looks - 1;
-  const at = fractions.findIndex((planned) => Math.abs(fraction - planned) <= LOOK_SLACK);
+  const gaps = fractions.map((planned, index) => planned - (fractions[index - 1] ?? 0));
+  const slack = Math.min(LOOK_SLACK, Math.min(...gaps) / 3);
+  const at = fractions.findIndex((planned) => Math.abs(fraction - planned) <= slack);
   const passed = fractions.filter((planned) => planned <= fraction).length;
-  const next = fractions.find((planned) => planned > fraction + LOOK_SLACK);
+  const next = fractions.find((planned) => planned > fraction + slack);
   const rest = {
-    looks,
+    looks: fractions.length,
     fraction,
     nextLookAtUnits: next === undefined ? null : Math.ceil(next * finalUnits),
   };
-  const nothing = { z: null, bound: null, spentAlpha: null, stops: null };
-  if (at < 0 || absolute === null || absolute.pValue === null) {
-    const isBeyond = fraction > 1 + LOOK_SLACK;
-    const status = isBeyond ? "beyond-plan" : passed === 0 ? "before-first-look" : "between-looks";
-    return { status, look: passed, ...nothing, ...rest };
+  if (at < 0) {
+    const before = passed === 0 ? "before-first-look" : "between-looks";
+    const status = fraction > 1 + slack ? "beyond-plan" : before;
+    return { look: { status, look: passed, ...rest }, bound: null };
   }
-  const taken = fractions.map((planned, index) =>
-    index === at && !isLast(index) ? Math.min(fraction, 1) : planned,
-  );
+  const isLast = at === fractions.length - 1;
   const { zBounds, cumulativeAlpha } = groupSequentialBounds({
     alpha,
-    informationFractions: taken,
+    informationFractions: isLast ? fractions : fractions.with(at, fraction),
     spending,
   });
-  const z = absolute.estimate / absolute.standardError;
-  const bound = zBounds[at] ?? Number.POSITIVE_INFINITY;
   return {
-    status: "at-look",
-    look: at + 1,
-    z,
-    bound: Number.isFinite(bound) ? bound : null,
-    spentAlpha: cumulativeAlpha[at] ?? null,
-    stops: Math.abs(z) >= bound,
-    ...rest,
+    look: { status: "at-look", look: at + 1, ...rest },
+    bound: {
+      z: zBounds[at] ?? Number.POSITIVE_INFINITY,
+      spentAlpha: cumulativeAlpha[at] ?? alpha,
+    },
   };
+}
+
+function plannedLookOf({ look, bound }: LookStanding, { absolute }: ArmComparison): PlannedLook {
+  if (bound === null) return { ...look, z: null, bound: null, spentAlpha: null, stops: null };
+  const known = { bound: Number.isFinite(bound.z) ? bound.z : null, spentAlpha: bound.spentAlpha };
+  if (absolute === null || absolute.pValue === null)
+    return { ...look, ...known, z: null, stops: null };
+  const z = absolute.estimate / absolute.standardError;
+  return { ...look, ...known, z, stops: Math.abs(z) >= bound.z };
 }
 
 function standingPower(

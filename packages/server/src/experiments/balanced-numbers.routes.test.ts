@@ -183,6 +183,14 @@ describe("our own numbers of experiments", () => {
       { planned_looks: { final_units: 9, fractions: [0.5, 0.4] } },
     ],
     [
+      "stats_config__balanced__planned_looks__fractions__1",
+      { planned_looks: { final_units: 9, fractions: [0.5, 0.5000001, 1] } },
+    ],
+    [
+      "stats_config__balanced__planned_looks__looks",
+      { planned_looks: { final_units: 9, looks: 31 } },
+    ],
+    [
       "stats_config__balanced__planned_looks__fractions",
       { planned_looks: { final_units: 9, fractions: [0.5] } },
     ],

@@ -398,7 +398,9 @@ export function methodOf(sent: JsonObject | null): PosthogMethod {
 }
 
 /** Looks that a plan has at most. */
-const MAX_LOOKS = 50;
+const MAX_LOOKS = 30;
+/** Looks nearer to each other than this share of the units are one look. */
+const MIN_LOOK_GAP = 0.01;
 
 /**
  * What an experiment wants of our own numbers, under `balanced` of its `stats_config`: `prior` (`mean`
@@ -474,8 +476,15 @@ function fractionsOf(plan: Place): readonly number[] {
   const fractions = sent as readonly Json[];
   fractions.forEach((fraction, index) => {
     const before = index === 0 ? 0 : fractions[index - 1];
-    if (typeof fraction !== "number" || !(fraction > Number(before) && fraction <= 1))
-      throw refuse(plan, `fractions__${index}`, "Fractions grow, up to 1.");
+    if (
+      typeof fraction !== "number" ||
+      !(fraction - Number(before) >= MIN_LOOK_GAP && fraction <= 1)
+    )
+      throw refuse(
+        plan,
+        `fractions__${index}`,
+        `Fractions grow by ${MIN_LOOK_GAP} at least, up to 1.`,
+      );
   });
   if (fractions.at(-1) !== 1) throw refuse(plan, "fractions", "The last look is at 1.");
   return fractions as readonly number[];
