@@ -93,5 +93,5 @@ export async function projectsAndUsers(database: SqlDatabase) {
     database.membershipChanges.count++;
     return id;
   };
-  return { newProject, newUser, newPerson, newStaticCohort };
+  return { organizationId, newProject, newUser, newPerson, newStaticCohort };
 }

@@ -13,11 +13,11 @@ const MAX_JOBS = 20;
 describeEachSqlEngine("records of transformations", (open) => {
   describeTransformationRecords(async () => {
     const database = await open();
-    const { newProject } = await projectsAndUsers(database);
+    const { newProject, organizationId } = await projectsAndUsers(database);
     const transformation = await database.writes
       .insertInto("transformations")
-      .values((eb) => ({
-        organization_id: eb.selectFrom("organizations").select("id").limit(1),
+      .values({
+        organization_id: organizationId,
         type: "source",
         name: "T",
         description: null,
@@ -35,7 +35,7 @@ describeEachSqlEngine("records of transformations", (open) => {
         version: 0,
         created_at: 0,
         updated_at: 0,
-      }))
+      })
       .returning("id")
       .executeTakeFirstOrThrow();
     return {
