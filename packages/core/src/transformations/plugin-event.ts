@@ -68,7 +68,8 @@ export type AnswerOutcome =
  */
 export function takeAnswer(before: PluginEvent, answer: Json): AnswerOutcome {
   if (!isJsonObject(answer)) return refuse("it answered no event");
-  if (isDeeperThan(answer, MAX_DEPTH)) return refuse(`its event is nested too deep`);
+  const looks = lookThrough(answer, MAX_DEPTH);
+  if (looks === "too-deep") return refuse("its event is nested too deep");
   const projectId = ownValue(answer, "team_id");
   if (projectId !== undefined && projectId !== ownValue(before, "team_id")) {
     return refuse("it tried to change team_id");
@@ -85,7 +86,11 @@ export function takeAnswer(before: PluginEvent, answer: Json): AnswerOutcome {
   if (!moment) return refuse("the timestamp of its event is no time");
   const given = ownValue(answer, "properties") ?? {};
   if (!isJsonObject(given)) return refuse("the properties of its event are no object");
-  const properties = foldProperties(before, answer, given);
+  const properties = foldProperties(
+    before,
+    answer,
+    looks === "clean" ? { ...given } : cleanJson(given),
+  );
   if ("kind" in properties) return properties;
   const uuid = ownValue(answer, "uuid");
   const lower = typeof uuid === "string" ? uuid.toLowerCase() : "";
@@ -151,10 +156,10 @@ export function hopsOf(properties: JsonObject): number {
 function foldProperties(
   before: PluginEvent,
   answer: JsonObject,
-  given: JsonObject,
+  clean: Json,
 ): { readonly folded: JsonObject } | Extract<AnswerOutcome, { kind: "refused" }> {
   const earlier = ownValue(before, "properties") as JsonObject;
-  const folded = cleanJson(given) as Record<string, Json>;
+  const folded = clean as Record<string, Json>;
   for (const field of PERSON_FIELDS) {
     const value = foldPersonField(
       ownValue(earlier, field),
@@ -211,11 +216,27 @@ function sameJson(one: Json | undefined, other: Json | undefined): boolean {
   );
 }
 
-function isDeeperThan(value: Json, depth: number): boolean {
-  if (typeof value !== "object" || value === null) return false;
-  if (depth === 0) return true;
-  const members: readonly Json[] = Array.isArray(value) ? value : Object.values(value);
-  return members.some((member) => isDeeperThan(member, depth - 1));
+/** Whether a value nests too deep, or holds text that stores refuse; makes nothing on its way. */
+function lookThrough(value: Json, depth: number): "clean" | "unclean" | "too-deep" {
+  if (typeof value === "string") return cleanText(value) === value ? "clean" : "unclean";
+  if (typeof value !== "object" || value === null) return "clean";
+  if (depth === 0) return "too-deep";
+  let looks: "clean" | "unclean" = "clean";
+  if (Array.isArray(value)) {
+    for (const item of value as readonly Json[]) {
+      const one = lookThrough(item, depth - 1);
+      if (one === "too-deep") return one;
+      if (one === "unclean") looks = one;
+    }
+    return looks;
+  }
+  const object = value as JsonObject;
+  for (const key in object) {
+    const one = lookThrough(object[key] ?? null, depth - 1);
+    if (one === "too-deep") return one;
+    if (one === "unclean" || cleanText(key) !== key) looks = "unclean";
+  }
+  return looks;
 }
 
 function refuse(reason: string): Extract<AnswerOutcome, { kind: "refused" }> {
