@@ -104,9 +104,9 @@ const alone = await throughput(3_000);
 let isOver = false;
 const loop = (async () => {
   while (!isOver) {
-    await looping.transform(events);
-    // Its own next events come no sooner in a pipeline.
-    await new Promise((done) => setTimeout(done, 10));
+    // A pipeline brings it a few events at a time, and no faster than it takes them.
+    await looping.transform(events.slice(0, 50));
+    await new Promise((done) => setTimeout(done, 50));
   }
 })();
 const beside = await throughput(3_000);
