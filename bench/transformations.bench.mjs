@@ -3,7 +3,6 @@
 // the baseline that no transformation can go below. Then how long a chain of three takes to start, and
 // what is left of a project's throughput while another project's transformation loops.
 // Prints a table on stderr and the figures as JSON on stdout.
-import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { newQuickJSWASMModuleFromVariant } from "quickjs-emscripten-core";
 import { QuickJsSandbox } from "../packages/server/dist/engines/quickjs-sandbox/quickjs-sandbox.js";
