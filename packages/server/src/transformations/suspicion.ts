@@ -16,7 +16,7 @@ const MAX_FAILURES = 100;
 /** Watches one transformation in one project. */
 export function createSuspicion(nowMs: () => number): Suspicion {
   let failures = 0;
-  let limitsAt: number[] = [];
+  let limits: { readonly at: number; readonly reason: string }[] = [];
   return {
     note(result, reason = "") {
       if (result === "fine") {
@@ -26,9 +26,9 @@ export function createSuspicion(nowMs: () => number): Suspicion {
       failures++;
       if (result === "exceeded-limit") {
         const now = nowMs();
-        limitsAt = [...limitsAt.filter((at) => now - at < WINDOW_MS), now];
-        if (limitsAt.length >= MAX_LIMITS) {
-          return `It exceeded its limits ${limitsAt.length} times within a minute. The last time: ${reason}`;
+        limits = [...limits.filter(({ at }) => now - at < WINDOW_MS), { at: now, reason }];
+        if (limits.length >= MAX_LIMITS) {
+          return `It exceeded its limits ${limits.length} times within a minute. The first time: ${limits[0]?.reason}`;
         }
       }
       if (failures < MAX_FAILURES) return undefined;
