@@ -22,7 +22,7 @@ export interface Freshness {
   readonly isCached: boolean;
 }
 
-/** An answer with its freshness; `value` went through JSON. */
+/** An answer with its freshness; `value` went through JSON, which here tells infinite numbers too. */
 export interface KeptAnswer<Value> extends Freshness {
   readonly value: Value;
 }
@@ -99,7 +99,7 @@ export function createKeepAnswers({
           const computedAt = clock();
           const values = await compute(left);
           return left.map((place, index): FrozenAnswer => {
-            const body = JSON.stringify(values[index]);
+            const body = written(values[index]);
             return { key: keys[place] ?? "", body, computedAt };
           });
         };
@@ -123,13 +123,27 @@ export function createKeepAnswers({
       const answer = answers.get(key);
       if (!answer) throw new Error("a question was not answered");
       const { body, computedAt, isCached } = answer;
-      return { value: JSON.parse(body) as Value, computedAt, isCached };
+      return { value: read(body) as Value, computedAt, isCached };
     });
   };
 }
 
 function places(count: number): readonly number[] {
   return Array.from({ length: count }, (_, place) => place);
+}
+
+/** JSON, and apart from it the numbers that JSON has none for: as `null` a sum would be none at all. */
+function written(value: unknown): string {
+  return JSON.stringify(value, (_, one: unknown) =>
+    typeof one === "number" && !Number.isFinite(one) ? { notFinite: String(one) } : one,
+  );
+}
+
+function read(body: string): unknown {
+  if (!body.includes('{"notFinite":')) return JSON.parse(body);
+  return JSON.parse(body, (_, one: unknown) =>
+    typeof one === "object" && one !== null && "notFinite" in one ? Number(one.notFinite) : one,
+  );
 }
 
 /** Tells values apart that JSON tells apart. */
