@@ -1,6 +1,7 @@
 import { build, type Message, type Plugin, stop } from "esbuild";
 import type { SourceFiles, SourceProblem } from "../../transformations/sandbox.ts";
-import { findEntry, loaderOf, plainPath, resolveFile } from "./find-entry.ts";
+import { findEntry, loaderOf, plainPath } from "./find-entry.ts";
+import { resolvePackage, resolvePath } from "./resolve-package.ts";
 
 /** What a source becomes before it is run: the text of one function expression, and where it came from. */
 export type Bundle =
@@ -47,6 +48,9 @@ const MAX_PROBLEMS = 20;
 /** How deep brackets may nest in a file: deeper ones exhaust the stack of whoever parses them. */
 const MAX_NESTING = 2_000;
 const IDLE_MS = 5_000;
+/** The last match, read from `RegExp`: the sandbox keeps it only where it is mentioned. */
+const LAST_MATCH =
+  /\bRegExp\s*(?:\.\s*|\[\s*["'])(?:\$[1-9&_`'+]|lastMatch|lastParen|leftContext|rightContext|input\b)/;
 
 const SOURCES = "source";
 const MODULES = "guest-module";
@@ -104,7 +108,12 @@ async function bundleFrom(
       logLevel: "silent",
       logLimit: MAX_PROBLEMS,
       // What many bundled libraries ask for; nothing else of a process exists for them.
-      define: { [["process", "env", "NODE_ENV"].join(".")]: '"production"' },
+      define: {
+        [["process", "env", "NODE_ENV"].join(".")]: '"production"',
+        // Bundles name the place where they lie, for files that they seldom have.
+        __dirname: '"/"',
+        __filename: '"/index.js"',
+      },
       // Given here, so that none is looked for on the disk.
       tsconfigRaw: { compilerOptions: { experimentalDecorators: true } },
       plugins: [inMemory(files, main, library)],
@@ -114,9 +123,11 @@ async function bundleFrom(
     if (code.length > MAX_CODE_LENGTH) {
       return refuse({ file: main, line: 0, column: 0, message: "the bundled source is too large" });
     }
+    const before = LAST_MATCH.test(code) ? 'require_guest("last-match");' : "";
+    const parameters = "exports, module, require, require_guest, __expose";
     return {
       kind: "bundled",
-      code: `(function (exports, module, require, require_guest, __expose) {\n${code}\n})`,
+      code: `(function (${parameters}) {${before}\n${code}\n${restoreNames(code)}})`,
       sourceMap,
     };
   } catch (error) {
@@ -186,10 +197,10 @@ function inMemory(files: SourceFiles, main: string, library: string | null): Plu
         const bare = path.replace(/^node:/, "");
         if (GUEST_MODULES.has(bare)) return { path: bare, namespace: MODULES };
         const found = path.startsWith(".")
-          ? resolveFile(files, plainPath(`${folderOf(importer)}/${path}`))
+          ? resolvePath(files, plainPath(`${folderOf(importer)}/${path}`), kind)
           : path.startsWith("/")
             ? null
-            : resolvePackage(files, path);
+            : resolvePackage(files, path, kind);
         if (found !== null) return { path: found, namespace: SOURCES };
         // Such code may never run, or expect to fail: it finds out when it runs.
         if (kind === "require-call" || kind === "dynamic-import") return { path, external: true };
@@ -202,12 +213,12 @@ function inMemory(files: SourceFiles, main: string, library: string | null): Plu
         loader: "js",
       }));
       onLoad({ filter: /.*/, namespace: SOURCES }, ({ path }) => {
-        const text = (Object.hasOwn(files, path) ? (files[path] ?? "") : "").replace(/^\uFEFF/, "");
+        const text = textOf(files, path);
         const loader = loaderOf(path);
         if (loader === "json") return { contents: text, loader };
         if (loader === "text")
           return { contents: text, loader: path.endsWith(".d.ts") ? "empty" : loader };
-        const before = library === null || path !== main ? "" : `${files[library] ?? ""}\n`;
+        const before = library === null || path !== main ? "" : `${textOf(files, library)}\n`;
         const after = path === main ? `\n;${exposure()}` : "";
         return { contents: before + text + after, loader: languageOf(path) };
       });
@@ -233,25 +244,21 @@ function folderOf(path: string): string {
   return path.includes("/") ? path.slice(0, path.lastIndexOf("/")) : "";
 }
 
-/** A package that the source brings along, or a path from its top as `baseUrl` allows. */
-function resolvePackage(files: SourceFiles, specifier: string): string | null {
-  const [first = "", second = ""] = specifier.split("/");
-  const name = first.startsWith("@") ? `${first}/${second}` : first;
-  const root = `node_modules/${name}`;
-  const rest = specifier.slice(name.length + 1);
-  const direct = resolveFile(files, plainPath(rest === "" ? root : `${root}/${rest}`));
-  if (direct !== null) return direct;
-  const manifest = Object.hasOwn(files, `${root}/package.json`)
-    ? files[`${root}/package.json`]
-    : null;
-  if (rest === "" && typeof manifest === "string") {
-    const main = /"(?:module|main)"\s*:\s*"([^"]+)"/.exec(manifest)?.[1];
-    const found = main === undefined ? null : resolveFile(files, plainPath(`${root}/${main}`));
-    if (found !== null) return found;
-  }
-  return (
-    resolveFile(files, plainPath(specifier)) ?? resolveFile(files, plainPath(`src/${specifier}`))
-  );
+/** A file's text without what may stand before the code: a mark of its encoding, a first line `#!…`. */
+function textOf(files: SourceFiles, path: string): string {
+  const text = Object.hasOwn(files, path) ? (files[path] ?? "") : "";
+  return text.replace(/^\uFEFF/, "").replace(/^#!.*/, "");
+}
+
+/** The bundler renames classes that mention themselves, and errors tell the names of their classes. */
+function restoreNames(code: string): string {
+  const names = [...code.matchAll(/^var ([\w$]+) = class _\1\b/gm)].map(([, name]) => name);
+  return names
+    .map(
+      (name) =>
+        `if (typeof ${name} === "function" && ${name}.name === "_${name}") Object.defineProperty(${name}, "name", { value: "${name}", configurable: true });`,
+    )
+    .join("");
 }
 
 /** A message in terms of the given files: what is put before and after the main file is not theirs. */

@@ -81,7 +81,8 @@ function findNamed(files: SourceFiles, name: string): string | null {
   return null;
 }
 
-function readObject(files: SourceFiles, path: string): JsonObject {
+/** A JSON file's object; an empty one where there is none. */
+export function readObject(files: SourceFiles, path: string): JsonObject {
   const text = Object.hasOwn(files, path) ? files[path] : undefined;
   if (text === undefined) return {};
   try {

@@ -1,3 +1,4 @@
+import { STATUS_CODES } from "node:http";
 import { isJsonObject, type Json, ownValue } from "@hedgerow/core/json";
 import { requestGuarded } from "../../platform/guarded-request.ts";
 import type { GuestSettings } from "./sandbox-messages.ts";
@@ -46,7 +47,7 @@ export async function fetchGranted(
   if (outcome.kind !== "answered") throw new Error(`TypeError: fetch failed: ${outcome.detail}`);
   return {
     status: outcome.status,
-    statusText: "",
+    statusText: STATUS_CODES[outcome.status] ?? "",
     url: outcome.url,
     redirected: outcome.url !== url.href,
     headers: Object.entries(outcome.headers).flatMap(([name, value]) =>

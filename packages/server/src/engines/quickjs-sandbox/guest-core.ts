@@ -432,6 +432,75 @@ localize(String.prototype, "localeCompare", always);
 localize(String.prototype, "toLocaleUpperCase", ([locales]) => locales !== undefined);
 localize(String.prototype, "toLocaleLowerCase", ([locales]) => locales !== undefined);
 
+completeDates("toString");
+completeDates("toTimeString");
+Object.assign(Error, { captureStackTrace, stackTraceLimit: 10 });
+for (const name of ["captureStackTrace", "stackTraceLimit"]) {
+  Object.defineProperty(Error, name, { enumerable: false });
+}
+
+/** Dates name their zone in words, which QuickJS leaves out. */
+function completeDates(name: "toString" | "toTimeString"): void {
+  const native = Date.prototype[name];
+  const method = {
+    [name](this: Date): string {
+      const text = Reflect.apply(native, this, []);
+      return text.endsWith("+0000") ? `${text} (Coordinated Universal Time)` : text;
+    },
+  }[name];
+  Object.defineProperty(Date.prototype, name, {
+    value: method,
+    writable: true,
+    configurable: true,
+  });
+}
+
+/** What V8 offers to classes of errors. */
+function captureStackTrace(target: object): void {
+  const { stack } = new Error();
+  Object.defineProperty(target, "stack", { value: stack, writable: true, configurable: true });
+}
+
+/**
+ * The last match on `RegExp` (`RegExp.$1`), which QuickJS does not keep. Slows expressions down, so
+ * only where a source mentions it.
+ */
+function keepLastMatch(): void {
+  const native = RegExp.prototype.exec;
+  let last: RegExpExecArray | null = null;
+  const { exec } = {
+    exec(this: RegExp, text: string): RegExpExecArray | null {
+      const match = Reflect.apply(native, this, [text]) as RegExpExecArray | null;
+      if (match !== null) last = match;
+      return match;
+    },
+  };
+  Object.defineProperty(RegExp.prototype, "exec", {
+    value: exec,
+    writable: true,
+    configurable: true,
+  });
+  const readers: Record<string, (match: RegExpExecArray) => string | undefined> = {
+    input: (match) => match.input,
+    lastMatch: (match) => match[0],
+    lastParen: (match) => (match.length > 1 ? match[match.length - 1] : ""),
+    leftContext: (match) => match.input.slice(0, match.index),
+    rightContext: (match) => match.input.slice(match.index + match[0].length),
+  };
+  const aliases = { input: "$_", lastMatch: "$&", lastParen: "$+", leftContext: "$`" };
+  for (const [name, alias] of [...Object.entries(aliases), ["rightContext", "$'"]]) {
+    readers[alias as string] = readers[name as string] as (match: RegExpExecArray) => string;
+  }
+  for (let group = 1; group <= 9; group += 1) readers[`$${group}`] = (match) => match[group];
+  for (const [name, read] of Object.entries(readers)) {
+    const get = () => (last === null ? "" : (read(last) ?? ""));
+    Object.defineProperty(RegExp, name, { get, set() {}, configurable: true });
+  }
+}
+
+/** What the bundler asks for before sources that read the last match. */
+const LAST_MATCH = "last-match";
+
 function requireGuest(name: unknown): unknown {
   const bare = String(name).replace(/^node:/, "");
   switch (bare) {
@@ -457,6 +526,8 @@ function requireGuest(name: unknown): unknown {
       return part("web")["nodeUtil"];
     case "zlib":
       return part("crypto")["zlib"];
+    case LAST_MATCH:
+      return keepLastMatch();
     default:
       throw new Error(`Cannot import "${bare}": there is no such module here`);
   }
@@ -812,6 +883,10 @@ function makeMeta({ config, attachments }: Setup): Record<string, unknown> {
     metrics,
     utils,
     posthog,
+    // Those that PostHog took into its own sources are given these.
+    logger: console,
+    fetch: (...values: unknown[]) =>
+      Reflect.apply(scope["fetch"] as AnyFunction, undefined, values),
   };
 }
 

@@ -133,6 +133,8 @@ export function makePart(core: GuestCore): Record<string, unknown> {
     supportedValuesOf: (key: unknown) => ask("Intl", [], "supportedValuesOf", [String(key)]),
   };
 
+  Object.defineProperty(provided, Symbol.toStringTag, { value: "Intl", configurable: true });
+
   const localeMethod = (kind: string, method: string) =>
     function (this: unknown, ...values: Values): unknown {
       const [locales, options] = values;

@@ -600,6 +600,15 @@ export function makePart(core: GuestCore): Record<string, unknown> {
     }
   }
 
+  /** Of that name in node-fetch, and a TypeError by the standard. */
+  class FetchError extends TypeError {
+    readonly type = "system";
+    constructor(message?: string) {
+      super(message);
+      Object.defineProperty(this, "name", { value: "FetchError", configurable: true });
+    }
+  }
+
   async function fetch(input: unknown, init?: Record<string, unknown>): Promise<Response> {
     const request = new Request(input instanceof Request ? input : String(input), init ?? {});
     const { signal } = request;
@@ -611,7 +620,13 @@ export function makePart(core: GuestCore): Record<string, unknown> {
       latin1: peek(request),
       redirect: request.redirect,
     });
-    const answer = (await (signal === undefined ? asked : orAborted(asked, signal))) as HttpAnswer;
+    const answered = asked.catch((error: unknown) => {
+      const { message } = error as Error;
+      throw message.startsWith("fetch failed") ? new FetchError(message) : error;
+    });
+    const answer = (await (signal === undefined
+      ? answered
+      : orAborted(answered, signal))) as HttpAnswer;
     const response = new Response(fromLatin1(answer.latin1), answer);
     response.url = answer.url;
     response.redirected = answer.redirected;
@@ -623,6 +638,15 @@ export function makePart(core: GuestCore): Record<string, unknown> {
       signal.addEventListener("abort", () => reject(signal.reason), { once: true });
       promise.then(resolve, reject);
     });
+  }
+
+  function base64(op: string, text: unknown): unknown {
+    try {
+      return call("base64", [op, String(text)]);
+    } catch (error) {
+      const message = (error as Error).message.replace(/^InvalidCharacterError: /, "");
+      throw new DOMException(message, "InvalidCharacterError");
+    }
   }
 
   function structuredClone(value: unknown): unknown {
@@ -684,7 +708,7 @@ export function makePart(core: GuestCore): Record<string, unknown> {
   const nodeFetch = Object.assign(
     (input: unknown, init?: Record<string, unknown>) =>
       (globalThis as unknown as { fetch: typeof fetch }).fetch(input, init),
-    { Headers, Request, Response, AbortError: DOMException, FetchError: TypeError },
+    { Headers, Request, Response, AbortError: DOMException, FetchError },
   );
   Object.assign(nodeFetch, { default: nodeFetch, fetch: nodeFetch, __esModule: true });
 
@@ -748,8 +772,8 @@ export function makePart(core: GuestCore): Record<string, unknown> {
     FormData,
     fetch,
     structuredClone,
-    atob: (text: unknown) => call("base64", ["decode", String(text)]),
-    btoa: (text: unknown) => call("base64", ["encode", String(text)]),
+    atob: (text: unknown) => base64("decode", text),
+    btoa: (text: unknown) => base64("encode", text),
     performance: { now: () => Date.now() - startedAt, timeOrigin: startedAt },
     nodeFetch,
     nodeUrl,

@@ -1,0 +1,173 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import type { JsonObject } from "@hedgerow/core/json";
+import { afterAll, describe, expect, it } from "vitest";
+import { DEFAULT_LIMITS, type SourceFiles } from "../../transformations/sandbox.ts";
+import { QuickJsSandbox } from "./quickjs-sandbox.ts";
+import { propertiesAfter, recordHost, sampleEvents, startSource } from "./sandbox.setup.ts";
+
+const sandbox = new QuickJsSandbox({ threads: 1 });
+afterAll(() => sandbox.close());
+
+const touch = "event.properties = { ran: true }; return event;";
+
+const BUNDLED: readonly (readonly [string, SourceFiles])[] = [
+  [
+    "a script with a first line for a shell",
+    { "index.js": `#!/usr/bin/env node\nmodule.exports.processEvent = (event) => { ${touch} }` },
+  ],
+  [
+    "a library and a main file with marks of their encoding",
+    {
+      "plugin.json": `\uFEFF{ "lib": "lib.js" }`,
+      "lib.js": "\uFEFFfunction run(event) { event.properties = { ran: true }; return event }",
+      "index.js": "\uFEFFfunction processEvent(event) { return run(event) }",
+    },
+  ],
+  [
+    "a bundle that names its own place",
+    {
+      "dist/index.js": `(() => { var load = {}; load.base = __dirname + "/"; var top = {};
+        top.processEvent = (event) => { ${touch} }; module.exports = top; })()`,
+    },
+  ],
+  [
+    "a universal module of a bundler",
+    {
+      "index.js": `!function (root, make) {
+        if (typeof exports == "object" && typeof module == "object") module.exports = make();
+        else root.plugin = make();
+      }(this, function () { return { processEvent: function (event) { ${touch} } } });`,
+    },
+  ],
+  [
+    "a package whose main is not its index",
+    {
+      "index.js": `const run = require("left"); exports.processEvent = (event) => run(event)`,
+      "node_modules/left/package.json": `{ "main": "./dist/left" }`,
+      "node_modules/left/index.js": "throw new Error('not this one')",
+      "node_modules/left/dist/left.js": `module.exports = (event) => { ${touch} }`,
+    },
+  ],
+  [
+    "a package with exports by condition and by pattern",
+    {
+      "index.js": `import { name } from "@of/left"; import value from "@of/left/parts/ran";
+        export const processEvent = (event) => { event.properties = { [name]: value }; return event }`,
+      "node_modules/@of/left/package.json": `{ "exports": {
+        ".": { "node": "./node.js", "import": { "types": "./a.d.ts", "default": "./a.mjs" }, "require": "./b.cjs" },
+        "./parts/*": "./lib/*.mjs" } }`,
+      "node_modules/@of/left/a.mjs": `export const name = "ran"`,
+      "node_modules/@of/left/b.cjs": `exports.name = "required"`,
+      "node_modules/@of/left/lib/ran.mjs": "export default true",
+    },
+  ],
+  [
+    "a folder with a manifest of its own",
+    {
+      "index.js": `exports.processEvent = require("./vendor/left").run`,
+      "vendor/left/package.json": `{ "main": "main.js" }`,
+      "vendor/left/main.js": `exports.run = (event) => { ${touch} }`,
+    },
+  ],
+];
+
+describe("sources of published transformations", () => {
+  it.each(BUNDLED)("[TS-1] runs %s", async (_style, files) => {
+    expect(await propertiesAfter(sandbox, files)).toEqual({ ran: true });
+  });
+
+  it.each([
+    [
+      "dates in words",
+      `const d = new Date(0); return [String(d), d.toTimeString(), d + "", new Date(String(d)).getTime(), String(new Date(NaN))]`,
+      [
+        "Thu Jan 01 1970 00:00:00 GMT+0000 (Coordinated Universal Time)",
+        "00:00:00 GMT+0000 (Coordinated Universal Time)",
+        "Thu Jan 01 1970 00:00:00 GMT+0000 (Coordinated Universal Time)",
+        0,
+        "Invalid Date",
+      ],
+    ],
+    [
+      "the last match of an expression",
+      `/v(\\d+)\\.(\\d+)/.test("a v1.2 b"); const seen = [RegExp.$1, RegExp.$2, RegExp.$3, RegExp.lastMatch, RegExp["$&"], RegExp.leftContext, RegExp.rightContext, RegExp.lastParen, RegExp.input];
+        /x/.test("nothing"); "k=v".replace(/(\\w)=(\\w)/, ""); return [...seen, RegExp.$2]`,
+      ["1", "2", "", "v1.2", "v1.2", "a ", " b", "2", "a v1.2 b", "v"],
+    ],
+    [
+      "errors of their own",
+      `try { throw new Refused("no") } catch (e) { return [e.name, e.message, String(e), typeof e.stack, e instanceof Refused, e instanceof Error] }`,
+      ["Refused", "no", "Refused: no", "string", true, true],
+    ],
+    [
+      "the encoding of tokens",
+      `const part = Buffer.from('{"a":"ü?>"}').toString("base64url"); const b = Buffer.alloc(4); b.write("YWJj", "base64url");
+        return [part, Buffer.from(part, "base64url").toString(), Buffer.isEncoding("base64url"), Buffer.byteLength("YQ", "base64url"), b.toString("latin1"), Buffer.from("base64url").toString()]`,
+      ["eyJhIjoiw7w_PiJ9", '{"a":"ü?>"}', true, 1, "abc\0", "base64url"],
+    ],
+    [
+      "the error of a wrong encoding",
+      `try { return atob("%%") } catch (e) { return [e.name, e instanceof DOMException] }`,
+      ["InvalidCharacterError", true],
+    ],
+    ["tags", "return Object.prototype.toString.call(Intl)", "[object Intl]"],
+  ])("[TS-17] sees %s as Node.js shows them", async (_what, body, expected) => {
+    const source = `class Refused extends Error {
+        constructor(message) { super(message); Error.captureStackTrace(this, Refused); this.name = this.constructor.name }
+      }
+      function processEvent(event) { event.properties = { seen: (() => { ${body} })() }; return event }`;
+    expect(await propertiesAfter(sandbox, source)).toEqual({ seen: expected });
+  });
+
+  it("[TS-12] gives meta what PostHog's own sources take from it", async () => {
+    const { host, lines } = recordHost();
+    const instance = await startSource(
+      sandbox,
+      `export async function processEvent(event, { logger, fetch }) {
+        logger.debug("seen", event.event);
+        event.properties = { refused: await fetch("https://example.com/").catch((e) => e.message) };
+        return event;
+      }`,
+      { host },
+    );
+    const [outcome] = await instance.transform(sampleEvents(1));
+    expect(outcome).toMatchObject({
+      event: { properties: { refused: expect.stringContaining("not granted") } },
+    });
+    expect(lines).toMatchObject([{ level: "debug", message: "seen event 0" }]);
+    await instance.stop();
+  });
+
+  it("[TS-15] tells failures of fetch as node-fetch does", async () => {
+    const server = createServer((request, response) => {
+      if (request.url === "/cut") request.socket.destroy();
+      else response.writeHead(503).end();
+    });
+    await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
+    const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const open = new QuickJsSandbox({ threads: 1, allowedPrivateHosts: [host] });
+    try {
+      const seen = (await propertiesAfter(
+        open,
+        `import fetch, { FetchError } from "node-fetch";
+        export async function processEvent(event) {
+          const answer = await fetch("http://${host}/");
+          const cut = await fetch("http://${host}/cut").catch((e) => [e.name, e instanceof FetchError, e instanceof TypeError]);
+          const other = await fetch("http://example.com/").catch((e) => e.name);
+          event.properties = { text: answer.status + " " + answer.statusText, cut, other };
+          return event;
+        }`,
+        { allowedHosts: [host], limits: DEFAULT_LIMITS },
+      )) as JsonObject;
+      expect(seen).toEqual({
+        text: "503 Service Unavailable",
+        cut: ["FetchError", true, true],
+        other: "TypeError",
+      });
+    } finally {
+      await open.close();
+      await new Promise((done) => server.close(done));
+    }
+  });
+});
