@@ -1,6 +1,6 @@
 import { invertLogTail } from "./invert-tail.ts";
 import { logGamma, logOnePlusLess, stirlingRemainder } from "./log-gamma.ts";
-import { normalQuantile } from "./normal-distribution.ts";
+import { normalQuantile, normalSf } from "./normal-distribution.ts";
 
 /** Both tails of a distribution at one point, each computed on its own where it is small. */
 export interface Tails {
@@ -19,6 +19,7 @@ export function gammaTails(shape: number, x: number): Tails {
   if (!(shape > 0) || Number.isNaN(x)) return { lower: Number.NaN, upper: Number.NaN };
   if (x <= 0) return { lower: 0, upper: 1 };
   if (x === Number.POSITIVE_INFINITY) return { lower: 1, upper: 0 };
+  if (shape >= LARGE_SHAPE) return tailsOfLargeShape(shape, x);
   const density = gammaPrefix(shape, x);
   if (x < shape + 1 && !(shape < 1 && x > 0.5)) {
     const lower = density * seriesOfGamma(shape, x);
@@ -88,6 +89,41 @@ function gammaPrefix(shape: number, x: number): number {
   const u = (x - shape) / shape;
   const exponent = u < -0.7 ? shape * (Math.log(x / shape) - u) : shape * logOnePlusLess(u);
   return Math.sqrt(shape) * ROOT_INVERSE_TWO_PI * Math.exp(exponent - stirlingRemainder(shape));
+}
+
+/** From here on series and fraction need ever more terms, and two terms of the expansion are exact. */
+const LARGE_SHAPE = 1e7;
+/** Temme's coefficients of 1 and 1 / shape, by powers of eta (DLMF 8.12.9 ff.). */
+const TEMME: readonly [readonly number[], readonly number[]] = [
+  [
+    -1 / 3,
+    1 / 12,
+    -2 / 135,
+    1 / 864,
+    0.0003527336860670194,
+    -0.0001787551440329218,
+    3.919263178522438e-5,
+    -2.1854485106799924e-6,
+  ],
+  [-1 / 540, -1 / 288, 1 / 378, -0.0009902263374485596],
+];
+
+/** Temme's uniform expansion: the normal law of eta, and what the gamma's skewness adds to it. */
+function tailsOfLargeShape(shape: number, x: number): Tails {
+  const u = (x - shape) / shape;
+  const half = u < -0.7 ? u - Math.log(x / shape) : -logOnePlusLess(u);
+  const eta = Math.sign(u) * Math.sqrt(2 * half);
+  // Beyond this both tails are what they are at infinity: the coefficients are for small eta.
+  if (Math.abs(eta) > 0.5) return eta < 0 ? { lower: 0, upper: 1 } : { lower: 1, upper: 0 };
+  const [first, second] = TEMME;
+  const at = (coefficients: readonly number[]) =>
+    coefficients.reduceRight((sum, coefficient) => coefficient + sum * eta, 0);
+  const skewness =
+    (ROOT_INVERSE_TWO_PI / Math.sqrt(shape)) *
+    Math.exp(-shape * half) *
+    (at(first) + at(second) / shape);
+  const z = eta * Math.sqrt(shape);
+  return { lower: normalSf(-z) - skewness, upper: normalSf(z) + skewness };
 }
 
 /** P(shape, x) divided by the prefix, by its power series. */

@@ -52,7 +52,7 @@ export function missingData(arms: readonly ArmMeasure[]): MissingData | null {
 
 /**
  * The former result of arms with data; `null` for metrics that had none: ratios, retention, and what is
- * not a number of events. Variants without units are left out.
+ * not a number of events, or is more than can be counted. Variants without units are left out.
  * @param takesSums whether a sum counts as that many events, as the first version took it
  */
 export function classicResultOf(
@@ -73,6 +73,7 @@ export function classicResultOf(
   const { measure } = metric.source;
   const isSum = takesSums && measure.kind === "sum" && filled.every(({ sums }) => sums.sum >= 0);
   if ("property" in measure && !isSum) return null;
+  if (filled.some(({ sums }) => !(sums.sum <= Number.MAX_SAFE_INTEGER))) return null;
   const counts = filled.map(({ sums: { n, sum } }) => ({ count: sum, exposure: n }));
   // The second version took logarithms of sums; the first one's way is the exact one there is.
   if (version === 1 || isSum)

@@ -28,7 +28,7 @@ describe("numbers whose squares are beyond all numbers", () => {
         const value = index < 100 ? (index < 50 ? 1e200 : -1e200) : 1;
         return [
           called("large", variant, user, start + HOUR_MS),
-          happen("bought", user, start + 2 * HOUR_MS, { price: value }),
+          happen("bought", user, start + 2 * HOUR_MS, { price: value, huge: 1e308 }),
         ];
       }),
     );
@@ -40,6 +40,12 @@ describe("numbers whose squares are beyond all numbers", () => {
         variant_results: { extended: object }[];
         extended: object;
       }>;
+    const count_query = { kind: "TrendsQuery", series: [{ ...source, math_property: "huge" }] };
+    const trends = { kind: "ExperimentTrendsQuery", experiment_id: id, count_query };
+    expect(await service.send("POST", "query", { query: trends })).toMatchObject({
+      status: 400,
+      body: { attr: "query__count_query__series__0__math" },
+    });
     for (const answer of [await ask(), await ask()]) {
       expect(answer.baseline).toMatchObject({ number_of_samples: 100, sum_squares: null });
       expect(answer.variant_results[0]).toMatchObject({
