@@ -1,5 +1,6 @@
-import { build, type Message, type Plugin, stop } from "esbuild";
+import { build, type Message, type Plugin } from "esbuild";
 import type { SourceFiles, SourceProblem } from "../../transformations/sandbox.ts";
+import { esbuildService } from "./esbuild-service.ts";
 import { findEntry, loaderOf, plainPath } from "./find-entry.ts";
 import { resolvePackage, resolvePath } from "./resolve-package.ts";
 
@@ -47,7 +48,6 @@ const MAX_FILES = 2_000;
 const MAX_PROBLEMS = 20;
 /** How deep brackets may nest in a file: deeper ones exhaust the stack of whoever parses them. */
 const MAX_NESTING = 2_000;
-const IDLE_MS = 5_000;
 /** The last match, read from `RegExp`: the sandbox keeps it only where it is mentioned. */
 const LAST_MATCH =
   /\bRegExp\s*(?:\.\s*|\[\s*["'])(?:\$[1-9&_`'+]|lastMatch|lastParen|leftContext|rightContext|input\b)/;
@@ -56,33 +56,19 @@ const SOURCES = "source";
 const MODULES = "guest-module";
 const ENTRY = "\0entry";
 
-/** Bundles sources. Holds the bundler's process only while it is used. */
+/** Bundles sources. */
 export class SourceBundler {
-  #underWay = 0;
-  #idle: NodeJS.Timeout | undefined;
-
   /** Never rejects for what a source holds. */
   async bundle(files: SourceFiles): Promise<Bundle> {
     const tooMuch = findExcess(files);
     if (tooMuch !== null) return { kind: "refused", problems: [tooMuch] };
     const entry = findEntry(files);
     if (entry.kind === "missing") return { kind: "refused", problems: [entry.problem] };
-    this.#underWay += 1;
-    clearTimeout(this.#idle);
-    try {
-      return await bundleFrom(files, entry.main, entry.library);
-    } finally {
-      this.#underWay -= 1;
-      if (this.#underWay === 0) {
-        this.#idle = setTimeout(() => void stop(), IDLE_MS);
-        this.#idle.unref();
-      }
-    }
+    return bundleFrom(files, entry.main, entry.library);
   }
 
   async close(): Promise<void> {
-    clearTimeout(this.#idle);
-    await stop();
+    esbuildService.rest();
   }
 }
 
@@ -90,34 +76,35 @@ async function bundleFrom(
   files: SourceFiles,
   main: string,
   library: string | null,
-  isSecondTry = false,
 ): Promise<Bundle> {
   try {
-    const result = await build({
-      entryPoints: [ENTRY],
-      bundle: true,
-      write: false,
-      format: "cjs",
-      platform: "neutral",
-      target: "es2022",
-      charset: "utf8",
-      outfile: "/index.js",
-      sourcemap: "external",
-      sourcesContent: false,
-      legalComments: "none",
-      logLevel: "silent",
-      logLimit: MAX_PROBLEMS,
-      // What many bundled libraries ask for; nothing else of a process exists for them.
-      define: {
-        [["process", "env", "NODE_ENV"].join(".")]: '"production"',
-        // Bundles name the place where they lie, for files that they seldom have.
-        __dirname: '"/"',
-        __filename: '"/index.js"',
-      },
-      // Given here, so that none is looked for on the disk.
-      tsconfigRaw: { compilerOptions: { experimentalDecorators: true } },
-      plugins: [inMemory(files, main, library)],
-    });
+    const result = await esbuildService.run(() =>
+      build({
+        entryPoints: [ENTRY],
+        bundle: true,
+        write: false,
+        format: "cjs",
+        platform: "neutral",
+        target: "es2022",
+        charset: "utf8",
+        outfile: "/index.js",
+        sourcemap: "external",
+        sourcesContent: false,
+        legalComments: "none",
+        logLevel: "silent",
+        logLimit: MAX_PROBLEMS,
+        // What many bundled libraries ask for; nothing else of a process exists for them.
+        define: {
+          [["process", "env", "NODE_ENV"].join(".")]: '"production"',
+          // Bundles name the place where they lie, for files that they seldom have.
+          __dirname: '"/"',
+          __filename: '"/index.js"',
+        },
+        // Given here, so that none is looked for on the disk.
+        tsconfigRaw: { compilerOptions: { experimentalDecorators: true } },
+        plugins: [inMemory(files, main, library)],
+      }),
+    );
     const code = result.outputFiles.find((file) => file.path.endsWith(".js"))?.text ?? "";
     const sourceMap = result.outputFiles.find((file) => file.path.endsWith(".map"))?.text ?? "{}";
     if (code.length > MAX_CODE_LENGTH) {
@@ -140,9 +127,7 @@ async function bundleFrom(
           .map((message) => describe(message, files, library, main)),
       };
     }
-    // The bundler's process ended, be it for another source that it choked on.
-    await stop();
-    if (!isSecondTry) return bundleFrom(files, main, library, true);
+    // The bundler's process ended again and again, be it for another source that it choked on.
     return refuse({ file: main, line: 0, column: 0, message: "the source cannot be bundled" });
   }
 }

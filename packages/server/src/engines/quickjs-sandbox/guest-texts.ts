@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import { esbuildService } from "./esbuild-service.ts";
 
 /** What runs inside of the sandbox before any transformation, as scripts. */
 export interface GuestTexts {
@@ -48,21 +49,23 @@ function readTexts(names: readonly string[]): Promise<string[]> {
 
 async function buildTexts(names: readonly string[]): Promise<string[]> {
   const ending = import.meta.url.endsWith(".ts") ? "ts" : "js";
-  const { outputFiles } = await build({
-    entryPoints: names.map((name) =>
-      fileURLToPath(new URL(`./guest-${name}.${ending}`, import.meta.url)),
-    ),
-    outdir: "/",
-    bundle: true,
-    write: false,
-    format: "cjs",
-    platform: "neutral",
-    mainFields: ["main"],
-    target: "es2023",
-    minifySyntax: true,
-    minifyWhitespace: true,
-    logLevel: "silent",
-  });
+  const { outputFiles } = await esbuildService.run(() =>
+    build({
+      entryPoints: names.map((name) =>
+        fileURLToPath(new URL(`./guest-${name}.${ending}`, import.meta.url)),
+      ),
+      outdir: "/",
+      bundle: true,
+      write: false,
+      format: "cjs",
+      platform: "neutral",
+      mainFields: ["main"],
+      target: "es2023",
+      minifySyntax: true,
+      minifyWhitespace: true,
+      logLevel: "silent",
+    }),
+  );
   return names.map(
     (name) => outputFiles.find((file) => file.path.endsWith(`guest-${name}.js`))?.text ?? "",
   );

@@ -98,9 +98,7 @@ export class QuickJsSandbox implements Sandbox {
 
   async #readResources(): Promise<ThreadResources> {
     const path = createRequire(import.meta.url).resolve("@jitl/quickjs-wasmfile-release-sync/wasm");
-    // From sources, a bundler that another sandbox puts to rest meanwhile is asked again.
-    const texts = loadGuestTexts().catch(() => loadGuestTexts());
-    const [bytes, guestTexts] = await Promise.all([readFile(path), texts]);
+    const [bytes, guestTexts] = await Promise.all([readFile(path), loadGuestTexts()]);
     const wasmModule = await WebAssembly.compile(bytes);
     return { wasmModule, guestTexts, allowedPrivateHosts: this.#allowedPrivateHosts };
   }
