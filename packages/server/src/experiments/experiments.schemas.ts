@@ -26,7 +26,12 @@ import {
 } from "./experiments.ts";
 import { shownParameters } from "./flag-of-experiment.ts";
 import { WireHoldout, wireHoldout } from "./holdouts.schemas.ts";
-import { checkMetric, METRIC_KINDS } from "./metric.schemas.ts";
+import {
+  checkMetric,
+  checkStatsConfig,
+  exposureCriteriaOf,
+  METRIC_KINDS,
+} from "./metric.schemas.ts";
 import { identified } from "./metric-identity.ts";
 
 const instant = Type.Optional(Nullable(Type.String({ format: "date-time" })));
@@ -107,6 +112,10 @@ export function experimentChangeOf(
       attr: "filters",
     });
   }
+  const exposureCriteria = body.exposure_criteria as JsonObject | null | undefined;
+  if (exposureCriteria) exposureCriteriaOf(exposureCriteria, timeZone);
+  const statsConfig = body.stats_config as JsonObject | null | undefined;
+  if (statsConfig) checkStatsConfig(statsConfig);
   return presentFields({
     name: body.name,
     description: body.description,
@@ -125,8 +134,8 @@ export function experimentChangeOf(
     ),
     holdoutId: body.holdout_id,
     savedMetrics: savedMetricLinksOf(body.saved_metrics_ids, now),
-    exposureCriteria: body.exposure_criteria as JsonObject | null | undefined,
-    statsConfig: body.stats_config as JsonObject | null | undefined,
+    exposureCriteria,
+    statsConfig,
     primaryOrder: body.primary_metrics_ordered_uuids,
     secondaryOrder: body.secondary_metrics_ordered_uuids,
     ...endingOf(body),

@@ -21,6 +21,7 @@ import {
   filtersForExperiment,
   filtersShipping,
   groupTypeOf,
+  refuseStartOn,
   refuseUnfitFlag,
   type Variant,
   variantsOf,
@@ -350,11 +351,13 @@ export function createExperiments({
         throw new Refusal("invalid_input", "Can't update holdout on running Experiment");
       const holdout = movesHoldout ? await holdoutNamed(projectId, holdoutId) : before.holdout;
       const changesFilters = variants !== undefined || movesHoldout;
+      if (isLaunched && before.flag.deleted) throw hasNoFlag();
       if ((changesFilters || isLaunched) && !before.flag.deleted)
         await changeFlag(
           before.flag,
           (filters) => {
             const varied = variants ? withVariants(filters, variants) : filters;
+            if (isLaunched) refuseStartOn(varied);
             return {
               ...(changesFilters && {
                 filters: movesHoldout ? withHoldout(varied, holdout) : varied,
@@ -419,9 +422,12 @@ export function createExperiments({
     async launch(projectId, id, authorId) {
       const { experiment: current, flag } = await experiment(projectId, id);
       if (current.startDate !== null) throw wrongState("Experiment has already been launched.");
-      if (flag.deleted) throw wrongState("Experiment does not have a feature flag.");
-      refuseUnfitFlag(flag.filters);
-      await changeFlag(flag, () => ({ active: true }), authorId);
+      if (flag.deleted) throw hasNoFlag();
+      const plan = (filters: JsonObject) => {
+        refuseStartOn(filters);
+        return { active: true };
+      };
+      await changeFlag(flag, plan, authorId);
       const start = clock();
       return await save(
         projectId,
@@ -444,7 +450,7 @@ export function createExperiments({
     async resume(projectId, id, authorId) {
       const view = await experiment(projectId, id);
       if (statusOf(view) !== "paused") throw wrongState("Only paused experiments can be resumed.");
-      if (view.flag.deleted) throw wrongState("Experiment does not have a feature flag.");
+      if (view.flag.deleted) throw hasNoFlag();
       const flag = await changeFlag(view.flag, () => ({ active: true }), authorId);
       return { ...view, flag };
     },
@@ -454,8 +460,8 @@ export function createExperiments({
 
     async shipVariant(projectId, id, variantKey, ending, authorId) {
       const { experiment: current, flag } = await experiment(projectId, id);
-      if (current.startDate === null) throw wrongState("Experiment has not been launched yet.");
-      if (flag.deleted) throw wrongState("Experiment does not have a feature flag.");
+      refuseUnstarted(current, clock());
+      if (flag.deleted) throw hasNoFlag();
       if (!variantsOf(flag.filters).some(({ key }) => key === variantKey)) {
         throw new Refusal("invalid_input", `There is no variant ${variantKey}.`, {
           attr: "variant_key",
@@ -571,9 +577,20 @@ function ended(
   ending: Ending,
   now: Date,
 ): Partial<ExperimentFields> {
-  if (startDate === null) throw wrongState("Experiment has not been launched yet.");
+  const start = refuseUnstarted({ startDate }, now);
   if (endDate !== null) throw wrongState("Experiment has already ended.");
-  return { ...ending, endDate: now };
+  return { ...ending, endDate: new Date(Math.max(now.getTime(), start.getTime() + 1)) };
+}
+
+/** The start, which has come: an end before it would keep the experiment from being changed. */
+function refuseUnstarted({ startDate }: Pick<ExperimentFields, "startDate">, now: Date): Date {
+  if (startDate === null) throw wrongState("Experiment has not been launched yet.");
+  if (startDate > now) throw wrongState("Experiment has not started yet.");
+  return startDate;
+}
+
+function hasNoFlag(): Refusal {
+  return wrongState("Experiment does not have a feature flag.");
 }
 
 function wrongState(detail: string): Refusal {

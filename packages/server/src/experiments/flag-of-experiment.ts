@@ -47,6 +47,17 @@ export function refuseUnfitFlag(filters: JsonObject): void {
   }
 }
 
+/** Refuses to start an experiment on a flag that would not let it have results. */
+export function refuseStartOn(filters: JsonObject): void {
+  const variants = variantsOf(filters);
+  if (variants.length >= 2 && variants.some(({ key }) => key === CONTROL)) return;
+  throw new Refusal(
+    "invalid_input",
+    "The feature flag needs at least two variants, of which one is control.",
+    { attr: "feature_flag_key" },
+  );
+}
+
 /** Whether an experiment can run on a flag. */
 export function isFit(filters: JsonObject): boolean {
   const variants = variantsOf(filters);

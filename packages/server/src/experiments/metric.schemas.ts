@@ -389,12 +389,20 @@ export function methodOf(sent: JsonObject | null): PosthogMethod {
   });
   return {
     method,
-    level: 1 - (numberOf(options, "alpha", share) ?? 0.05),
+    // A smaller alpha leaves nothing beside the level.
+    level: 1 - (numberOf(options, "alpha", { ...share, least: Number.EPSILON }) ?? 0.05),
     difference,
     ...(ownValue(options.object, "sequential_testing_enabled") === true && {
       sequentialTuning: tuning ?? DEFAULT_TUNING,
     }),
   };
+}
+
+/** Throws a {@link Refusal} naming the field of a `stats_config` that cannot be. */
+export function checkStatsConfig(sent: JsonObject): void {
+  methodOf(sent);
+  lookbackOf(sent);
+  balancedSettingsOf(sent, null, null);
 }
 
 /** Looks that a plan has at most. */

@@ -23,6 +23,10 @@ export function notAnInstant(attr: string): Refusal {
   );
 }
 
+function isInCalendar(day = ""): boolean {
+  return new Date(`${day}T00:00:00Z`).toISOString().startsWith(day);
+}
+
 /** ISO 8601 with a date and a time; without an offset it is UTC. */
 const INSTANT =
   /^(\d{4}-\d{2}-\d{2})[T ](\d{2}:\d{2}(?::\d{2}(?:[.,]\d{1,6})?)?) ?(Z|[+-]\d{2}(?::?\d{2})?)?$/i;
@@ -41,6 +45,7 @@ export function readInstant<Nothing extends null | undefined>(
   const instant = new Date(
     `${day}T${time.replace(",", ".")}${zone.replace(/^(...)(\d\d)$/, "$1:$2")}`,
   );
-  if (!Number.isNaN(instant.getTime())) return instant;
+  // A date takes 30 February for a day in March.
+  if (!Number.isNaN(instant.getTime()) && isInCalendar(day)) return instant;
   throw notAnInstant(attr);
 }
