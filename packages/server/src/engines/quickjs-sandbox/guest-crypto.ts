@@ -135,6 +135,15 @@ export function makePart(core: GuestCore): Record<string, unknown> {
       const { name } = key.algorithm.hash;
       return fromLatin1(call("hash", [name, toLatin1(viewOf(data)), key.latin1]) as string).buffer;
     },
+    async verify(
+      algorithm: unknown,
+      key: HmacKey,
+      signature: unknown,
+      data: unknown,
+    ): Promise<boolean> {
+      const [given, own] = [viewOf(signature), viewOf(await subtle.sign(algorithm, key, data))];
+      return given.length === own.length && timingSafeEqual(given, own);
+    },
   };
 
   const crypto: Record<string, unknown> = {

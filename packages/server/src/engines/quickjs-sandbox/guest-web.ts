@@ -23,6 +23,17 @@ interface HttpAnswer {
   latin1: string;
 }
 
+/** Names of exceptions that still have the numbers of old. */
+const EXCEPTION_CODES: Readonly<Record<string, number>> = {
+  InvalidCharacterError: 5,
+  NotSupportedError: 9,
+  SyntaxError: 12,
+  AbortError: 20,
+  QuotaExceededError: 22,
+  TimeoutError: 23,
+  DataCloneError: 25,
+};
+
 /** The web's interfaces that QuickJS lacks. Rules of URLs and encodings are the host's. */
 export function makePart(core: GuestCore): Record<string, unknown> {
   const { call, ask } = core;
@@ -37,11 +48,12 @@ export function makePart(core: GuestCore): Record<string, unknown> {
         const pairs =
           Symbol.iterator in init ? [...(init as Iterable<unknown>)] : Object.entries(init);
         this.#pairs = pairs.map((pair) => {
-          const [name, value, ...more] = [...(pair as Iterable<unknown>)];
-          if (value === undefined || more.length > 0) {
+          const both = [...(pair as Iterable<unknown>)];
+          if (both.length !== 2) {
             throw new TypeError("Each query pair must be an iterable [name, value] tuple");
           }
-          return [String(name).toWellFormed(), String(value).toWellFormed()];
+          const [name, value] = both.map((item) => String(item).toWellFormed()) as Pair;
+          return [name, value];
         });
       } else this.#pairs = call("url", ["query", String(init).replace(/^\?/, "")]) as Pair[];
     }
@@ -304,9 +316,10 @@ export function makePart(core: GuestCore): Record<string, unknown> {
   }
 
   class DOMException extends Error {
-    readonly code = 0;
+    readonly code: number;
     constructor(message = "", name = "Error") {
       super(message);
+      this.code = EXCEPTION_CODES[name] ?? 0;
       Object.defineProperty(this, "name", { value: name, configurable: true, writable: true });
     }
   }
@@ -426,6 +439,9 @@ export function makePart(core: GuestCore): Record<string, unknown> {
     raw(): Record<string, string[]> {
       return Object.fromEntries(this.#values);
     }
+    get [Symbol.toStringTag](): string {
+      return "Headers";
+    }
     *entries(): Generator<Pair> {
       for (const name of [...this.#values.keys()].sort()) yield [name, this.get(name) ?? ""];
     }
@@ -469,18 +485,51 @@ export function makePart(core: GuestCore): Record<string, unknown> {
   const bytesOfBlob = Blob.bytes;
   Reflect.deleteProperty(Blob, "bytes");
 
+  /** Fields of text, which are kept as those of a query are. */
   class FormData {
-    readonly #pairs: Pair[] = [];
+    readonly #fields = new URLSearchParams();
     append(name: unknown, value: unknown): void {
-      if (value instanceof Blob) throw new TypeError("FormData with files is not available here");
-      this.#pairs.push([String(name), String(value)]);
+      refuseFile(value);
+      this.#fields.append(name, value);
+    }
+    set(name: unknown, value: unknown): void {
+      refuseFile(value);
+      this.#fields.set(name, value);
+    }
+    delete(name: unknown): void {
+      this.#fields.delete(name);
     }
     get(name: unknown): string | null {
-      return this.#pairs.find(([own]) => own === String(name))?.[1] ?? null;
+      return this.#fields.get(name);
     }
-    [Symbol.iterator](): Iterator<Pair> {
-      return this.#pairs[Symbol.iterator]();
+    getAll(name: unknown): string[] {
+      return this.#fields.getAll(name);
     }
+    has(name: unknown): boolean {
+      return this.#fields.has(name);
+    }
+    forEach(callback: (value: string, name: string, form: unknown) => void): void {
+      for (const [name, value] of this) callback(value, name, this);
+    }
+    entries(): Generator<Pair> {
+      return this.#fields.entries();
+    }
+    keys(): Generator<string> {
+      return this.#fields.keys();
+    }
+    values(): Generator<string> {
+      return this.#fields.values();
+    }
+    [Symbol.iterator](): Generator<Pair> {
+      return this.entries();
+    }
+    get [Symbol.toStringTag](): string {
+      return "FormData";
+    }
+  }
+
+  function refuseFile(value: unknown): void {
+    if (value instanceof Blob) throw new TypeError("FormData with files is not available here");
   }
 
   /** A body as the bytes that are sent, and the type it has by itself. */
@@ -682,8 +731,9 @@ export function makePart(core: GuestCore): Record<string, unknown> {
       return made;
     }
     if (value instanceof Error) {
-      const made = new Error(value.message);
-      made.name = value.name;
+      const made = core.errorOf(`${value.name}: ${value.message}`);
+      made.message = value.message;
+      if (made.name !== value.name) made.name = value.name;
       seen.set(value, made);
       return made;
     }
@@ -713,8 +763,10 @@ export function makePart(core: GuestCore): Record<string, unknown> {
   Object.assign(nodeFetch, { default: nodeFetch, fetch: nodeFetch, __esModule: true });
 
   const queryString = {
-    parse: (text: unknown) => call("url", ["parseQuery", String(text)]),
-    stringify: (values: unknown) => call("url", ["formatQuery", values ?? {}]),
+    parse: (text: unknown, separator?: unknown, equals?: unknown) =>
+      call("url", ["parseQuery", String(text), separator ?? null, equals ?? null]),
+    stringify: (values: unknown, separator?: unknown, equals?: unknown) =>
+      call("url", ["formatQuery", values ?? {}, separator ?? null, equals ?? null]),
     escape: (text: unknown) => encodeURIComponent(String(text)),
     unescape: (text: unknown) => decodeURIComponent(String(text)),
   };
@@ -752,7 +804,19 @@ export function makePart(core: GuestCore): Record<string, unknown> {
       core.show(left, 1) === core.show(right, 1),
     TextEncoder,
     TextDecoder,
-    types: {},
+    isArray: Array.isArray,
+    types: {
+      isDate: (value: unknown) => value instanceof Date,
+      isRegExp: (value: unknown) => value instanceof RegExp,
+      isMap: (value: unknown) => value instanceof Map,
+      isSet: (value: unknown) => value instanceof Set,
+      isPromise: (value: unknown) => value instanceof Promise,
+      isNativeError: (value: unknown) => value instanceof Error,
+      isUint8Array: (value: unknown) => value instanceof Uint8Array,
+      isTypedArray: (value: unknown) => ArrayBuffer.isView(value) && !(value instanceof DataView),
+      isAnyArrayBuffer: (value: unknown) => value instanceof ArrayBuffer,
+      isArrayBuffer: (value: unknown) => value instanceof ArrayBuffer,
+    },
   };
 
   return {

@@ -235,9 +235,9 @@ function answerUrl([op, ...values]: Values): unknown {
     case "format":
       return new URLSearchParams(first as [string, string][]).toString();
     case "parseQuery":
-      return { ...parseQuery(String(first)) };
+      return { ...parseQuery(String(first), ...signsOf(second, third)) };
     case "formatQuery":
-      return formatQuery(first as Record<string, string>);
+      return formatQuery(first as Record<string, string>, ...signsOf(second, third));
     case "legacyParse": {
       const parsed = parse(String(first), second === true);
       return { ...parsed, ...(second === true && { query: { ...(parsed.query as object) } }) };
@@ -253,6 +253,12 @@ function answerUrl([op, ...values]: Values): unknown {
     default:
       throw new Error(`There is no ${String(op)}`);
   }
+}
+
+/** What stands between pairs and within one, where not the usual. */
+function signsOf(separator: unknown, equals: unknown): [string | undefined, string | undefined] {
+  const sign = (given: unknown) => (typeof given === "string" ? given : undefined);
+  return [sign(separator), sign(equals)];
 }
 
 function fieldsOf(url: URL): unknown {

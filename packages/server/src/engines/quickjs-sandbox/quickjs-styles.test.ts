@@ -111,6 +111,26 @@ describe("sources of published transformations", () => {
       `try { return atob("%%") } catch (e) { return [e.name, e instanceof DOMException] }`,
       ["InvalidCharacterError", true],
     ],
+    [
+      "queries of odd values",
+      `const p = new URLSearchParams({ a: undefined, b: null, c: [1, 2], d: { e: 1 } }); let refused = 0; try { new URLSearchParams([["a"]]) } catch (e) { refused = e.name } return [String(p), refused]`,
+      ["a=undefined&b=null&c=1%2C2&d=%5Bobject+Object%5D", "TypeError"],
+    ],
+    [
+      "forms",
+      `const f = new FormData(); f.append("a", 1); f.append("a", 2); f.set("b", "c"); f.delete("b"); return [f.has("a"), f.getAll("a"), [...f.keys()], f.get("b")]`,
+      [true, ["1", "2"], ["a", "a"], null],
+    ],
+    [
+      "queries with other signs",
+      `const q = require("querystring"); return [q.stringify({ a: "é", b: [1, 2] }, ";", ":"), q.parse("a:1;b:2", ";", ":").b]`,
+      ["a:%C3%A9;b:1;b:2", "2"],
+    ],
+    [
+      "kinds",
+      `const { types } = require("util"); return [types.isDate(new Date()), types.isRegExp({}), structuredClone(new RangeError("no")) instanceof RangeError, new DOMException("no", "AbortError").code, String(new Headers())]`,
+      [true, false, true, 20, "[object Headers]"],
+    ],
     ["tags", "return Object.prototype.toString.call(Intl)", "[object Intl]"],
   ])("[TS-17] sees %s as Node.js shows them", async (_what, body, expected) => {
     const source = `class Refused extends Error {
@@ -118,6 +138,25 @@ describe("sources of published transformations", () => {
       }
       function processEvent(event) { event.properties = { seen: (() => { ${body} })() }; return event }`;
     expect(await propertiesAfter(sandbox, source)).toEqual({ seen: expected });
+  });
+
+  it("[TS-14] verifies signatures", async () => {
+    const source = `async function processEvent(event) {
+      const bytes = (text) => new TextEncoder().encode(text);
+      const key = await crypto.subtle.importKey("raw", bytes("k"), { name: "HMAC", hash: "SHA-256" }, false, ["sign", "verify"]);
+      const signature = await crypto.subtle.sign("HMAC", key, bytes("data"));
+      event.properties = {
+        right: await crypto.subtle.verify("HMAC", key, signature, bytes("data")),
+        wrong: await crypto.subtle.verify("HMAC", key, signature, bytes("other")),
+        short: await crypto.subtle.verify("HMAC", key, signature.slice(1), bytes("data")),
+      };
+      return event;
+    }`;
+    expect(await propertiesAfter(sandbox, source)).toEqual({
+      right: true,
+      wrong: false,
+      short: false,
+    });
   });
 
   it("[TS-12] gives meta what PostHog's own sources take from it", async () => {
