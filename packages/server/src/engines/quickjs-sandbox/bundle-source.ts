@@ -48,6 +48,8 @@ const MAX_FILES = 2_000;
 const MAX_PROBLEMS = 20;
 /** How deep brackets may nest in a file: deeper ones exhaust the stack of whoever parses them. */
 const MAX_NESTING = 2_000;
+/** How the bundler writes a class that it renamed. */
+const RENAMED_CLASS = /^ *(?:var )?[\w$]+ = class _([\w$]+)(?: extends [\w$.]+)? \{$/gm;
 /** The last match, read from `RegExp`: the sandbox keeps it only where it is mentioned. */
 const LAST_MATCH =
   /\bRegExp\s*(?:\.\s*|\[\s*["'])(?:\$[1-9&_`'+]|lastMatch|lastParen|leftContext|rightContext|input\b)/;
@@ -114,7 +116,7 @@ async function bundleFrom(
     const parameters = "exports, module, require, require_guest, __expose";
     return {
       kind: "bundled",
-      code: `(function (${parameters}) {${before}\n${code}\n${restoreNames(code)}})`,
+      code: `(function (${parameters}) {${before}\n${restoreNames(code, files)}\n})`,
       sourceMap,
     };
   } catch (error) {
@@ -235,15 +237,20 @@ function textOf(files: SourceFiles, path: string): string {
   return text.replace(/^\uFEFF/, "").replace(/^#!.*/, "");
 }
 
-/** The bundler renames classes that mention themselves, and errors tell the names of their classes. */
-function restoreNames(code: string): string {
-  const names = [...code.matchAll(/^var ([\w$]+) = class _\1\b/gm)].map(([, name]) => name);
-  return names
-    .map(
-      (name) =>
-        `if (typeof ${name} === "function" && ${name}.name === "_${name}") Object.defineProperty(${name}, "name", { value: "${name}", configurable: true });`,
-    )
-    .join("");
+/**
+ * Gives classes their names back: the bundler renames those that mention themselves (`class _A`),
+ * and errors tell the names of their classes. Said on the line where the class begins, so that no
+ * other line moves.
+ */
+function restoreNames(code: string, files: SourceFiles): string {
+  const own = new Set<string | undefined>();
+  for (const text of Object.values(files)) {
+    for (const [, name] of text.matchAll(/\bclass _([\w$]+)/g)) own.add(name);
+  }
+  return code.replace(RENAMED_CLASS, (line: string, name: string) => {
+    if (own.has(name)) return line;
+    return `${line} static { Object.defineProperty(this, "name", { value: "${name}", configurable: true }); }`;
+  });
 }
 
 /** A message in terms of the given files: what is put before and after the main file is not theirs. */

@@ -140,6 +140,23 @@ describe("sources of published transformations", () => {
     expect(await propertiesAfter(sandbox, source)).toEqual({ seen: expected });
   });
 
+  it("[TS-17] keeps the names of classes that mention themselves, in every file", async () => {
+    const own = (name: string) =>
+      `class ${name} extends Error { constructor() { super(); Object.setPrototypeOf(this, ${name}.prototype); this.name = this.constructor.name } }`;
+    expect(
+      await propertiesAfter(sandbox, {
+        "index.js": `import { Wrapped } from "./wrapped"; const { Lazy, seen } = require("./lazy"); ${own("Main")}
+          const Given = class _Given { static self() { return _Given.name } };
+          export function processEvent(event) {
+            event.properties = { names: [new Main().name, new Wrapped().name, new Lazy().name, seen, Given.self()] };
+            return event;
+          }`,
+        "wrapped.js": `${own("Wrapped")} exports.Wrapped = Wrapped;`,
+        "lazy.js": `export ${own("Lazy")} class Seen { static own = Seen.name } export const seen = Seen.own;`,
+      }),
+    ).toEqual({ names: ["Main", "Wrapped", "Lazy", "Seen", "_Given"] });
+  });
+
   it("[TS-14] verifies signatures", async () => {
     const source = `async function processEvent(event) {
       const bytes = (text) => new TextEncoder().encode(text);
