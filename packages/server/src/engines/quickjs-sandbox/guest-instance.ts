@@ -1,5 +1,6 @@
 import type { Json } from "@hedgerow/core/json";
 import type { SandboxLogLine } from "../../transformations/sandbox.ts";
+import { type AttendedTime, LOOK_MS } from "./attended-time.ts";
 import { CpuMeter, nothingSpent, type Spending } from "./cpu-meter.ts";
 import type { HostAnswers } from "./host-answers.ts";
 import { readDepth } from "./read-depth.ts";
@@ -12,6 +13,7 @@ import {
   NO_EVENT,
   type ThreadOutcome,
 } from "./sandbox-messages.ts";
+import type { ThreadCpu } from "./thread-cpu.ts";
 import { MachineFault, type MachineHost, VirtualMachine } from "./virtual-machine.ts";
 
 /** Events of one instance that wait for answers at the same time. */
@@ -21,6 +23,8 @@ const MAX_TIMERS = 256;
 const MAX_DEPTH = 200;
 /** An instance may waste so much time by exceeding its limits, and gets it back slowly. */
 const WASTE_ALLOWED_MS = 400;
+/** One native call that cannot be interrupted may cost more, but does not use up the allowance. */
+const MAX_WASTE_AT_ONCE_MS = 300;
 const WASTE_REGAINED_PER_MS = 0.02;
 /** What starting anew costs beside the time that was exceeded. */
 const RESTART_MS = 25;
@@ -34,6 +38,9 @@ export interface GuestPlatform {
   readonly parts: Readonly<Record<string, string>>;
   readonly answers: HostAnswers;
   readonly beat: Int32Array<SharedArrayBuffer>;
+  readonly threadCpu: ThreadCpu | null;
+  /** The time that limits of waiting are in. */
+  readonly attended: AttendedTime;
   send(message: FromThread): void;
   /** The instance may have something to do. */
   wake(instance: GuestInstance): void;
@@ -80,7 +87,7 @@ export class GuestInstance {
   readonly key: number;
   readonly settings: GuestSettings;
   readonly #platform: GuestPlatform;
-  readonly #meter = new CpuMeter();
+  readonly #meter: CpuMeter;
   #machine: VirtualMachine | null = null;
   /** Each machine has its number, so that answers to one do not reach the next. */
   #machineNumber = 0;
@@ -103,11 +110,14 @@ export class GuestInstance {
   #loggedLines = 0;
   #unloggedLines = 0;
   #clock: NodeJS.Timeout | null = null;
+  /** When `setupPlugin` is given up, while it runs. */
+  #setUpUntil = Number.POSITIVE_INFINITY;
 
   constructor(key: number, settings: GuestSettings, platform: GuestPlatform) {
     this.key = key;
     this.settings = settings;
     this.#platform = platform;
+    this.#meter = new CpuMeter(platform.threadCpu);
     this.#current = this.#taskOf(NO_EVENT.other, null);
   }
 
@@ -223,7 +233,7 @@ export class GuestInstance {
     for (const call of [...this.#calls.values()]) {
       if (call.isBegun) continue;
       call.isBegun = true;
-      call.until = performance.now() + this.settings.limits.waitMs;
+      call.until = this.#attendedMs() + this.settings.limits.waitMs;
       this.#loggedLines = 0;
       if (this.#isExhausted()) this.#endCall(call, EXHAUSTED);
       else this.#enter(call.task, (machine) => machine.run("invoke", call.text));
@@ -296,7 +306,10 @@ export class GuestInstance {
     const index = this.#nextOf(batch);
     if (index < 0) return this.#endLane(nowMs);
     const task = this.#taskOf(index, { id: batch.id, event: index });
-    batch.waiting.set(index, { task, until: nowMs + this.settings.limits.waitMs });
+    batch.waiting.set(index, {
+      task,
+      until: this.#attendedMs(nowMs) + this.settings.limits.waitMs,
+    });
     this.#switchTo(task, nowMs);
     return index;
   }
@@ -389,27 +402,32 @@ export class GuestInstance {
   /** Gives up what has waited too long, when its time comes. */
   #watchClock(): void {
     if (this.#clock !== null) return;
-    let nearest = Number.POSITIVE_INFINITY;
-    for (const { until } of this.#batch?.waiting.values() ?? []) nearest = Math.min(nearest, until);
-    for (const { until } of this.#calls.values()) nearest = Math.min(nearest, until);
-    if (nearest === Number.POSITIVE_INFINITY) return;
-    const wait = Math.max(1, nearest - performance.now());
+    const isWaiting = (this.#batch?.waiting.size ?? 0) > 0 || this.#calls.size > 0;
+    if (!isWaiting && this.#setUpUntil === Number.POSITIVE_INFINITY) return;
     this.#clock = setTimeout(() => {
       this.#clock = null;
       this.#endLate();
       this.#watchClock();
-    }, wait);
+    }, LOOK_MS);
   }
 
   #endLate(): void {
-    const nowMs = performance.now();
-    const failure = limitOf(`it did not end within ${this.settings.limits.waitMs} ms`);
+    const nowMs = this.#attendedMs();
+    const { waitMs } = this.settings.limits;
+    const failure = limitOf(`it did not end within ${waitMs} ms`);
     const batch = this.#batch;
     for (const [index, { until }] of [...(batch?.waiting ?? [])]) {
       if (batch !== null && until <= nowMs) this.#giveUp(batch, index, failure.reason);
     }
     for (const call of [...this.#calls.values()])
       if (call.until <= nowMs) this.#endCall(call, failure);
+    if (this.#setUpUntil <= nowMs) {
+      this.#endSetUp?.(limitOf(`setupPlugin did not end within ${waitMs} ms`));
+    }
+  }
+
+  #attendedMs(nowMs = performance.now()): number {
+    return this.#platform.attended.read(nowMs);
   }
 
   async #boot(): Promise<GuestFailure | null> {
@@ -419,7 +437,6 @@ export class GuestInstance {
     const { wasmModule, core } = this.#platform;
     const host = this.#hostOf(this.#machineNumber);
     const { memoryMiB, loadCpuMs, waitMs } = limits;
-    let late: NodeJS.Timeout | undefined;
     try {
       const machine = await VirtualMachine.create({ wasmModule, memoryMiB, core, host });
       if (this.#hasStopped()) return STOPPED;
@@ -440,10 +457,8 @@ export class GuestInstance {
       this.#meter.rest();
       this.#state = "running";
       this.#endHung();
-      late = setTimeout(
-        () => this.#endSetUp?.(limitOf(`setupPlugin did not end within ${waitMs} ms`)),
-        waitMs,
-      );
+      this.#setUpUntil = this.#attendedMs() + waitMs;
+      this.#watchClock();
       const failure = await ended;
       if (this.#hasStopped()) return STOPPED;
       if (failure === null) this.#restMs = FIRST_REST_MS;
@@ -456,7 +471,7 @@ export class GuestInstance {
       this.#waste(this.#current.spending.cpuMs);
       return limitOf(faultReason(error, memoryMiB, loadCpuMs));
     } finally {
-      clearTimeout(late);
+      this.#setUpUntil = Number.POSITIVE_INFINITY;
       this.#endSetUp = null;
       this.#leave();
       this.#meter.rest();
@@ -559,7 +574,8 @@ export class GuestInstance {
   #waste(costMs: number): void {
     const nowMs = performance.now();
     const regainedMs = (nowMs - this.#wasteAt) * WASTE_REGAINED_PER_MS;
-    this.#wasteMs = Math.max(0, this.#wasteMs - regainedMs) + costMs;
+    this.#wasteMs =
+      Math.max(0, this.#wasteMs - regainedMs) + Math.min(costMs, MAX_WASTE_AT_ONCE_MS);
     this.#wasteAt = nowMs;
   }
 

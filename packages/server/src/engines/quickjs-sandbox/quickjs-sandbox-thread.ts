@@ -1,9 +1,11 @@
 import { parentPort, workerData } from "node:worker_threads";
+import { AttendedTime } from "./attended-time.ts";
 import { CpuMeter, nothingSpent } from "./cpu-meter.ts";
 import { fetchGranted } from "./granted-fetch.ts";
 import { GuestInstance, type GuestPlatform } from "./guest-instance.ts";
 import { HostAnswers } from "./host-answers.ts";
 import { BEAT, type FromThread, type ThreadData, type ToThread } from "./sandbox-messages.ts";
+import { openOwnCpu, ownThreadNumber } from "./thread-cpu.ts";
 import { MachineFault, VirtualMachine } from "./virtual-machine.ts";
 
 /** How long an instance may have the thread while others wait for it. */
@@ -16,6 +18,8 @@ const port = parentPort;
 if (port === null) throw new Error("runs as a thread only");
 
 useUniversalTime();
+Atomics.store(beat, BEAT.thread, ownThreadNumber());
+const threadCpu = openOwnCpu();
 
 const instances = new Map<number, GuestInstance>();
 const ready = new Set<GuestInstance>();
@@ -32,6 +36,8 @@ const platform: GuestPlatform = {
   parts: guestTexts.parts,
   answers: new HostAnswers(),
   beat,
+  threadCpu,
+  attended: new AttendedTime(() => Atomics.load(beat, BEAT.looks), performance.now()),
   send(message) {
     outbox.push(message);
     // Beside a turn nobody else would send it.
@@ -133,7 +139,7 @@ async function inspect({
   code,
   limits,
 }: Extract<ToThread, { kind: "inspect" }>): Promise<void> {
-  const meter = new CpuMeter();
+  const meter = new CpuMeter(threadCpu);
   const answers = new HostAnswers();
   const reply = (isOk: boolean, text: string) => {
     meter.rest();
@@ -165,6 +171,7 @@ async function inspect({
       },
     });
     Atomics.store(beat, BEAT.instance, INSPECTION);
+    meter.wake();
     meter.switchTo(nothingSpent(), limits.loadCpuMs);
     const error = machine.load(code);
     if (error === "") reply(true, machine.run("describe"));

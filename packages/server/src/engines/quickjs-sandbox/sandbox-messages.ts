@@ -20,7 +20,14 @@ export const BEAT = {
   event: 1,
   /** Grows while code runs that can be interrupted. */
   count: 2,
+  /** Grows while the main thread has its turns. */
+  looks: 3,
+  /** The number the kernel gave to the thread; 0 where it tells none. */
+  thread: 4,
 } as const;
+
+/** Bytes of these numbers. */
+export const BEAT_BYTES = 5 * Int32Array.BYTES_PER_ELEMENT;
 
 /** What is at work where no event is. */
 export const NO_EVENT = { start: -1, call: -2, other: -3 } as const;

@@ -1,11 +1,22 @@
 import type { Worker } from "node:worker_threads";
 import { openThread } from "../../platform/open-thread.ts";
 import type { GuestTexts } from "./guest-texts.ts";
-import { BEAT, type FromThread, type ThreadData, type ToThread } from "./sandbox-messages.ts";
+import {
+  BEAT,
+  BEAT_BYTES,
+  type FromThread,
+  type ThreadData,
+  type ToThread,
+} from "./sandbox-messages.ts";
+import { openCpuOf, type ThreadCpu } from "./thread-cpu.ts";
 
-/** How often threads are looked after, and how often in a row one may give no sign of life. */
+/** How often threads are looked after. */
 const LOOK_EVERY_MS = 250;
-const MAX_SILENT_LOOKS = 5;
+/** A thread may compute for so long without a sign of life. */
+const MAX_SILENT_MS = 1_250;
+/** Where its CPU time is not told: time on the wall, and of one look no more than that counts. */
+const MAX_SILENT_WALL_MS = 3_000;
+const MAX_LOOK_MS = 2 * LOOK_EVERY_MS;
 
 /** What a thread was doing when it was lost: whose code, and which event of its batch. */
 export interface LostWork {
@@ -28,7 +39,11 @@ export class SandboxThread {
   readonly #beat: Int32Array<SharedArrayBuffer>;
   readonly #watch: NodeJS.Timeout;
   #lastCount = 0;
-  #silentLooks = 0;
+  #lastLookAt = performance.now();
+  /** Since the last sign of life: CPU time of the thread then, and time on the wall. */
+  #cpu: ThreadCpu | null = null;
+  #cpuAtSign = 0;
+  #silentWallMs = 0;
   #isClosed = false;
 
   constructor(
@@ -38,7 +53,7 @@ export class SandboxThread {
       readonly onLost: (work: LostWork | null) => void;
     },
   ) {
-    this.#beat = new Int32Array(new SharedArrayBuffer(12));
+    this.#beat = new Int32Array(new SharedArrayBuffer(BEAT_BYTES));
     const data: ThreadData = { ...resources, beat: this.#beat };
     this.#worker = openThread(new URL("./quickjs-sandbox-thread.ts", import.meta.url), data);
     this.#worker.on("message", (messages: readonly FromThread[]) => {
@@ -56,6 +71,7 @@ export class SandboxThread {
     this.#worker.on("error", lose);
     this.#worker.on("exit", lose);
     this.#watch = setInterval(() => {
+      Atomics.add(this.#beat, BEAT.looks, 1);
       if (this.#isSilent()) lose();
     }, LOOK_EVERY_MS);
     this.#watch.unref();
@@ -71,12 +87,25 @@ export class SandboxThread {
     await this.#worker.terminate();
   }
 
+  /** Whether it has computed for long without a sign of life; waiting for a turn is no computing. */
   #isSilent(): boolean {
+    const nowMs = performance.now();
+    const lookMs = Math.min(nowMs - this.#lastLookAt, MAX_LOOK_MS);
+    this.#lastLookAt = nowMs;
     const count = Atomics.load(this.#beat, BEAT.count);
     const isBusy = Atomics.load(this.#beat, BEAT.instance) !== 0;
-    if (!isBusy || count !== this.#lastCount) this.#silentLooks = 0;
-    else this.#silentLooks += 1;
+    const hasSign = !isBusy || count !== this.#lastCount;
     this.#lastCount = count;
-    return this.#silentLooks >= MAX_SILENT_LOOKS;
+    if (hasSign) {
+      this.#silentWallMs = 0;
+      return false;
+    }
+    this.#cpu ??= openCpuOf(Atomics.load(this.#beat, BEAT.thread));
+    const cpuMs = this.#cpu?.() ?? 0;
+    // The first look without a sign is the one from which on its CPU time counts.
+    if (this.#silentWallMs === 0) this.#cpuAtSign = cpuMs;
+    this.#silentWallMs += Math.max(1, lookMs);
+    if (this.#cpu === null) return this.#silentWallMs > MAX_SILENT_WALL_MS;
+    return cpuMs - this.#cpuAtSign > MAX_SILENT_MS - LOOK_EVERY_MS;
   }
 }
