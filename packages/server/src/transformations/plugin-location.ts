@@ -63,7 +63,9 @@ export function readPluginLocation(text: string, hosts: PluginHosts): PluginLoca
   const token = url.searchParams.get("private_token");
   if (isHost(url, "github.com", hosts.githubUrl)) {
     const archive = GITHUB_ARCHIVE.exec(path);
-    const match = archive ?? GITHUB.exec(path);
+    // Mirrors serve files as well, whose addresses may look like those of repositories.
+    const isFile = isArchive(path) && !isHost(url, "github.com", "");
+    const match = archive ?? (isFile ? null : GITHUB.exec(path));
     if (match) {
       const [, owner = "", repository = "", ref, folder] = match;
       if (isDots(owner) || isDots(repository) || repository === "") return undefined;
