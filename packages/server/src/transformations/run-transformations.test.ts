@@ -152,6 +152,26 @@ describe("transformations at work", () => {
     ]);
   });
 
+  it("[TP-24] lets events under way pass the version they began with, when the source is edited", async () => {
+    const project = await run.newProject();
+    const mark = (text: string) => `export function processEvent(e) {
+      for (const start = Date.now(); Date.now() - start < 5; );
+      e.properties.by = '${text}'
+      return e
+    }`;
+    const { transformationId } = await run.enable(project, "Mark", mark("one"));
+    await pass([eventOf(project, "first")]);
+    await run.append(Array.from({ length: 300 }, (_, n) => eventOf(project, "n", { n })));
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    await run.edit(project, transformationId, mark("two"));
+    const stored = await pass([eventOf(project, "last")]);
+    const versions = stored.map(({ properties }) => properties.by);
+    expect(versions).toHaveLength(302);
+    const ones = versions.lastIndexOf("one") + 1;
+    expect(versions).toEqual(versions.map((_, index) => (index < ones ? "one" : "two")));
+    expect(versions.at(-1)).toBe("two");
+  });
+
   it("[TP-25] captures beside events, at most three deep, with a warning for more", async () => {
     const project = await run.newProject();
     await run.enable(
@@ -187,6 +207,46 @@ describe("transformations at work", () => {
     expect(eventsIn).toBe(eventsOut);
     expect(failed).toBe(eventsIn);
     expect(failed).toBeGreaterThanOrEqual(10);
+  }, 60_000);
+
+  it("[TP-29] takes out of work what computes for so long that it holds up other projects", async () => {
+    const [project, other] = [await run.newProject(), await run.newProject()];
+    const { id } = await run.enable(
+      project,
+      "Slow",
+      `export function processEvent(e) {
+        for (const start = Date.now(); Date.now() - start < 80; );
+        return e
+      }`,
+    );
+    const events = Array.from({ length: 300 }, (_, n) => eventOf(project, "n", { n }));
+    expect(await pass([...events, eventOf(other, "n")])).toHaveLength(300);
+    const { config } = (await run.configStore.config(project, id)) ?? {};
+    expect(config).toMatchObject({ enabled: false });
+    expect(config?.problem?.message).toContain("holds up the events of other projects");
+    const { eventsIn } = await run.counts(project, id);
+    expect(eventsIn).toBeGreaterThan(50);
+    expect(eventsIn).toBeLessThan(200);
+  }, 60_000);
+
+  it("[TP-55] lets events go on as they were when they do not end in time, and sets none aside", async () => {
+    const project = await run.newProject();
+    const { id, label } = await run.enable(
+      project,
+      "Wait",
+      `export async function processEvent(e) {
+        await new Promise((resolve) => setTimeout(resolve, 3000))
+        e.properties.waited = true
+        return e
+      }`,
+    );
+    const events = Array.from({ length: 40 }, (_, n) => eventOf(project, "n", { n }));
+    const stored = await pass(events);
+    expect(stored.map(({ properties }) => properties.n)).toEqual([...events.keys()]);
+    expect(stored[0]?.properties).toMatchObject({ $plugins_failed: [label] });
+    expect(stored[0]?.properties).not.toHaveProperty("waited");
+    const { config } = (await run.configStore.config(project, id)) ?? {};
+    expect(config?.problem?.message).toContain("it did not end in time");
   }, 60_000);
 
   it("[TP-27] adds up at every step of any chain", async () => {

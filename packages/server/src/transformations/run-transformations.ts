@@ -39,6 +39,15 @@ export interface RunTransformationsDeps {
   readonly siteUrl: string;
 }
 
+/**
+ * What all transformations of a project may take for the events they are given at once: a little
+ * less than a step may, since events that are late should go on as they are.
+ */
+const ALL_MS = 8_000;
+const EACH_MS = 95;
+/** Projects whose events came so lately are held up by what takes long. */
+const NEIGHBOUR_MS = 60_000;
+
 /** A chunk is so long that it takes about this time in one stage. */
 const CHUNK_MS = 50;
 const LARGEST_CHUNK = 250;
@@ -53,26 +62,53 @@ const NEWEST = 0.3;
  */
 export function runTransformations(deps: RunTransformationsDeps): Step {
   const { chains, journal } = deps;
+  const neighbours = createNeighbours();
   return {
     name: "transformations",
     run(entries, occasion) {
       const projectId = entries[0]?.event.projectId ?? 0;
+      neighbours.note(projectId);
       const stages = chains.get(projectId)?.transforming ?? [];
       if (stages.length === 0) return entries.map(({ event }) => ({ kind: "keep", event }));
       const end = journal.begin(projectId);
-      return passAll(entries, stages, occasion, deps).finally(() =>
-        end(entries.at(-1)?.position ?? 0),
-      );
+      // Events under way pass the versions they began with.
+      const releases = stages.map((stage) => stage.hold());
+      const hasNeighbours = () => neighbours.has(projectId);
+      return passAll(entries, stages, occasion, { ...deps, hasNeighbours }).finally(() => {
+        for (const release of releases) release();
+        end(entries.at(-1)?.position ?? 0);
+      });
     },
   };
+}
+
+/** Tells whether events of other projects came lately. */
+function createNeighbours() {
+  let newest = { projectId: 0, atMs: Number.NEGATIVE_INFINITY };
+  let other = newest;
+  return {
+    note(projectId: number): void {
+      if (newest.projectId !== projectId) other = newest;
+      newest = { projectId, atMs: performance.now() };
+    },
+    has(projectId: number): boolean {
+      const { atMs } = newest.projectId === projectId ? other : newest;
+      return performance.now() - atMs < NEIGHBOUR_MS;
+    },
+  };
+}
+
+interface PassDeps extends RunTransformationsDeps {
+  readonly hasNeighbours: () => boolean;
 }
 
 async function passAll(
   entries: readonly LoggedEvent[],
   stages: readonly Stage[],
   { isRepeated }: StepOccasion,
-  deps: RunTransformationsDeps,
+  deps: PassDeps,
 ): Promise<readonly StepOutcome[]> {
+  const untilMs = performance.now() + ALL_MS + entries.length * EACH_MS;
   const all = entries.map((entry) => begin(entry, deps.siteUrl));
   const isCounted = ({ entry }: EventUnderWay) =>
     deps.journal.isCounted(entry.event.projectId, entry.position);
@@ -86,7 +122,7 @@ async function passAll(
     let last: Promise<void> = Promise.resolve();
     for (const stage of stages) {
       const before = [last, turns.get(stage)];
-      last = Promise.all(before).then(() => passStage(chunk, stage, isCounted, deps));
+      last = Promise.all(before).then(() => passStage(chunk, stage, untilMs, isCounted, deps));
       turns.set(stage, last);
     }
     passing.push(last);
@@ -126,25 +162,32 @@ const CLAIMS = ["$plugins_succeeded", "$plugins_failed", "$plugins_deferred"];
 async function passStage(
   chunk: readonly EventUnderWay[],
   stage: Stage,
+  untilMs: number,
   isCounted: (one: EventUnderWay) => boolean,
-  { journal, disable, watch }: RunTransformationsDeps,
+  { journal, disable, watch, hasNeighbours }: PassDeps,
 ): Promise<void> {
   const events = chunk.filter(({ droppedBy }) => !droppedBy);
-  if (events.length === 0 || stage.isOut) return;
+  if (events.length === 0 || stage.isTakenOut) return;
   const given = events.map(({ event, succeeded, failed }) =>
     succeeded.length + failed.length > 0 ? withPassed(event, succeeded, failed) : event,
   );
   const startedAt = performance.now();
+  // Who was not reached in time is not to blame.
+  const isReached = startedAt < untilMs;
+  const late = (isLimit: boolean): readonly EventOutcome[] =>
+    given.map(() => ({ kind: "failed", reason: "it did not end in time", isLimit, cpuMs: 0 }));
   const unwatch = watch(stage, events);
-  let outcomes: readonly EventOutcome[];
-  try {
-    outcomes = await stage.use(async (started) => {
+  const use = () =>
+    stage.use(async (started): Promise<readonly EventOutcome[]> => {
       if (!isFailure(started)) return started.transform(given);
-      const { reason, isLimit, attempts } = started;
+      const { reason, attempts } = started;
       if (attempts >= MAX_STARTS) disable(stage, `It does not start: ${reason}`);
-      const failed = { kind: "failed" as const, reason: `it does not start: ${reason}`, isLimit };
+      const failed = { kind: "failed" as const, reason: `it does not start: ${reason}` };
       return given.map(() => ({ ...failed, isLimit: false, cpuMs: 0 }));
     });
+  let outcomes: readonly EventOutcome[];
+  try {
+    outcomes = isReached ? await inTime(use(), untilMs, () => late(stage.abandon())) : late(false);
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     outcomes = given.map(() => ({ kind: "failed", reason, isLimit: false, cpuMs: 0 }));
@@ -152,7 +195,7 @@ async function passStage(
     unwatch();
   }
   const ms = (performance.now() - startedAt) / events.length;
-  stage.pace.ms = stage.pace.ms * (1 - NEWEST) + ms * NEWEST;
+  if (isReached) stage.pace.ms = stage.pace.ms * (1 - NEWEST) + ms * NEWEST;
   for (const [index, one] of events.entries()) {
     const outcome = settle(one, given[index] as PluginEvent, outcomes[index], stage);
     if (!isCounted(one)) {
@@ -162,11 +205,37 @@ async function passStage(
         journal.log(stage, { source: "PLUGIN", level: "error", message });
       }
     }
+    if (!isReached) continue;
     const result =
       outcome.kind !== "failed" ? "fine" : outcome.isLimit ? "exceeded-limit" : "failed";
-    const reason = stage.suspicion.note(result, outcome.kind === "failed" ? outcome.reason : "");
-    if (reason !== undefined && !stage.isOut) disable(stage, reason);
+    const reason =
+      stage.suspicion.note(result, outcome.kind === "failed" ? outcome.reason : "") ??
+      (hasNeighbours() ? stage.suspicion.noteCost(outcome.cpuMs) : undefined);
+    if (reason === undefined || stage.isTakenOut) continue;
+    // What took the place of a retired one is not to blame for it.
+    if (stage.isOut) stage.takeOut();
+    else disable(stage, reason);
   }
+}
+
+/** What work comes to, or what stands for it where it does not end until then. */
+async function inTime<Result>(
+  work: Promise<Result>,
+  untilMs: number,
+  otherwise: () => Result,
+): Promise<Result> {
+  let timer: NodeJS.Timeout | undefined;
+  const timeUp = new Promise<"late">((resolve) => {
+    timer = setTimeout(() => resolve("late"), Math.max(0, untilMs - performance.now()));
+  });
+  try {
+    const first = await Promise.race([work.then((result) => ({ result })), timeUp]);
+    if (first !== "late") return first.result;
+  } finally {
+    clearTimeout(timer);
+  }
+  work.catch(() => {});
+  return otherwise();
 }
 
 /** Failed starts in a row after which a config is taken out of work. */

@@ -32,15 +32,24 @@ export interface Stage extends ConfigRef {
   readonly suspicion: Suspicion;
   /** Milliseconds that an event takes, of late. */
   readonly pace: { ms: number };
-  /** Set once it is taken out of work: nothing is given to it any more. */
+  /** Set once it is retired or taken out of work: nothing new is given to it. */
   readonly isOut: boolean;
+  /** Set once it is taken out of work: not even what is under way is given to it. */
+  readonly isTakenOut: boolean;
   takeOut(): void;
+  /** Keeps it running, be it retired meanwhile, until what is answered is called. */
+  hold(): () => void;
   /**
    * Runs work with its instance, which starts with the first; or with why there is none. An instance
    * that did not start is tried again after a while.
    */
   use<Result>(work: (started: Instance | StartFailure) => Promise<Result>): Promise<Result>;
   call(call: SandboxCall): Promise<CallOutcome>;
+  /**
+   * Gives up what its instance is busy with; the next use starts another one. `false` where it has
+   * none that runs.
+   */
+  abandon(): boolean;
   /** Lets it finish what it has begun, tells it so, and frees what it holds. */
   retire(): Promise<void>;
 }
@@ -83,7 +92,9 @@ export function createStage(
     configFieldsOf(transformation.configSchema),
   );
   let isOut = false;
+  let isTakenOut = false;
   let starting: Promise<Instance | StartFailure> | undefined;
+  let running: Instance | undefined;
   let attempts = 0;
   let nextTryMs = 0;
   const users = new Set<Promise<unknown>>();
@@ -102,7 +113,8 @@ export function createStage(
     });
     if (outcome.kind === "started") {
       attempts = 0;
-      return outcome.instance;
+      running = outcome.instance;
+      return running;
     }
     const { wantsRetry = false } = outcome;
     if (!wantsRetry) attempts++;
@@ -143,15 +155,27 @@ export function createStage(
     get isOut() {
       return isOut;
     },
+    get isTakenOut() {
+      return isTakenOut;
+    },
     takeOut() {
       isOut = true;
+      isTakenOut = true;
+    },
+    hold() {
+      const { promise, resolve } = withResolvers();
+      users.add(promise);
+      return () => {
+        users.delete(promise);
+        resolve();
+      };
     },
     async use(work) {
-      const running = instance().then(work);
-      const settled = running.catch(() => {});
+      const working = instance().then(work);
+      const settled = working.catch(() => {});
       users.add(settled);
       try {
-        return await running;
+        return await working;
       } finally {
         users.delete(settled);
       }
@@ -168,6 +192,14 @@ export function createStage(
             }
           : started.call(call),
       ),
+    abandon() {
+      if (!running) return false;
+      // What was under way is told that it failed.
+      void running.stop();
+      running = undefined;
+      starting = undefined;
+      return true;
+    },
     async retire() {
       isOut = true;
       await Promise.all(users);
@@ -180,6 +212,14 @@ export function createStage(
     },
   };
   return stage;
+}
+
+function withResolvers(): { promise: Promise<void>; resolve: () => void } {
+  let resolve = () => {};
+  const promise = new Promise<void>((done) => {
+    resolve = done;
+  });
+  return { promise, resolve };
 }
 
 export function isFailure(started: Instance | StartFailure): started is StartFailure {

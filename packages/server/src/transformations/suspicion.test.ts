@@ -26,3 +26,20 @@ it("[TP-26] falls on what fails a hundred times in a row, and forgets failures w
   expect(fail(99)).toBeUndefined();
   expect(fail(1)).toBe("It failed 100 times in a row. The last time: no");
 });
+
+it("[TP-29] falls on what costs others a fifth of the time, and on nothing that is quick or rare", () => {
+  const clock = { ms: 0 };
+  const suspicion = createSuspicion(() => clock.ms);
+  const spend = (cpuMs: number, times: number, everyMs: number) => {
+    let told: string | undefined;
+    for (let time = 0; time < times && told === undefined; time++) {
+      clock.ms += everyMs;
+      told = suspicion.noteCost(cpuMs);
+    }
+    return told;
+  };
+  expect(spend(20, 10_000, 20)).toBeUndefined();
+  expect(spend(90, 10_000, 400)).toBeUndefined();
+  expect(spend(90, 50, 90)).toBeUndefined();
+  expect(spend(90, 100, 90)).toContain("90 ms");
+});

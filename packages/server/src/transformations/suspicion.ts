@@ -5,6 +5,11 @@ export type CallResult = "fine" | "failed" | "exceeded-limit";
 export interface Suspicion {
   /** Why the transformation has to be taken out of work; `undefined` as long as it need not. */
   note(result: CallResult, reason?: string): string | undefined;
+  /**
+   * The same, told of what an event cost while events of other projects were coming too. All events
+   * pass in one order: who computes for long holds up everybody.
+   */
+  noteCost(cpuMs: number): string | undefined;
 }
 
 /** So many exceeded limits within {@link WINDOW_MS} are too many: each costs others time. */
@@ -12,12 +17,29 @@ const MAX_LIMITS = 10;
 const WINDOW_MS = 60_000;
 /** So many failures without a success in between are no accident. */
 const MAX_FAILURES = 100;
+/** What an event may cost without holding up others: far more than most need. */
+const FAIR_MS = 20;
+/** What goes beyond that may come to this share of the time, and to so much at once. */
+const EXCESS_SHARE = 0.2;
+const MAX_EXCESS_MS = 6_000;
 
 /** Watches one transformation in one project. */
 export function createSuspicion(nowMs: () => number): Suspicion {
   let failures = 0;
   let limits: { readonly at: number; readonly reason: string }[] = [];
+  let excessMs = 0;
+  let excessAt = nowMs();
   return {
+    noteCost(cpuMs) {
+      if (cpuMs <= FAIR_MS) return undefined;
+      const now = nowMs();
+      const forgottenMs = Math.max(0, now - excessAt) * EXCESS_SHARE;
+      excessMs = Math.max(0, excessMs - forgottenMs) + cpuMs - FAIR_MS;
+      excessAt = now;
+      if (excessMs < MAX_EXCESS_MS) return undefined;
+      return `It computes for so long that it holds up the events of other projects: ${Math.round(cpuMs)} ms for the last event.`;
+    },
+
     note(result, reason = "") {
       if (result === "fine") {
         failures = 0;
