@@ -195,12 +195,10 @@ describe("our own numbers of experiments", () => {
       { planned_looks: { final_units: 9, fractions: [0.5] } },
     ],
   ])("[XR-17] refuse %s of %j", async (attr, balanced) => {
-    await configure(balanced as object);
-    const { status, body } = await api.send("POST", "query", {
-      query: { kind: "ExperimentQuery", experiment_id: id, metric: FUNNEL },
+    const { status, body } = await api.send("PATCH", `experiments/${id}`, {
+      stats_config: { balanced },
     });
     expect([status, body.attr], JSON.stringify(body)).toEqual([400, attr]);
-    await configure(null);
   });
 
   it("[XR-18] watch the shares of units day by day, and name the day they drifted on", async () => {

@@ -156,6 +156,10 @@ function metricsOf(
   attr: string,
   timeZone: string,
 ): readonly JsonObject[] | undefined {
+  if (metrics && metrics.length > MAX_METRICS)
+    throw new Refusal("max_length", `Ensure this field has no more than ${MAX_METRICS} elements.`, {
+      attr,
+    });
   return metrics === null
     ? []
     : metrics?.map((metric, index) => {
@@ -173,6 +177,8 @@ function metricsOf(
         return identified(metric);
       });
 }
+
+const MAX_METRICS = 100;
 
 const METRIC_TYPES: readonly Json[] = ["primary", "secondary"];
 

@@ -1,6 +1,9 @@
-import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
+import { alternativesOf } from "@hedgerow/core/experiments/metric";
+import { isJsonObject, type JsonObject, ownValue } from "@hedgerow/core/json";
 import { Refusal } from "../http/errors.ts";
+import type { ExperimentRecord } from "./experiment-store.ts";
 import type { ExperimentView } from "./experiments.ts";
+import { exposureOf } from "./metric.schemas.ts";
 
 /** A cohort that is to be made. */
 export interface CohortPlan {
@@ -17,65 +20,54 @@ export function planExposureCohort({ experiment, flag }: ExperimentView): Cohort
   if (flag.deleted) throw refusal("Experiment does not have a feature flag");
   if (experiment.startDate === null) throw refusal("Experiment does not have a start date");
   if (experiment.exposureCohortId !== null) throw hasCohort();
-  const own = ownExposureEvent(experiment.exposureCriteria, experiment.parameters);
+  const exposing = exposingEvents(experiment, flag.key);
+  const explicit_datetime = experiment.startDate.toISOString();
   return {
     name: `Users exposed to experiment "${experiment.name}"`,
     filters: {
       properties: {
         type: "OR",
-        values: [
-          {
-            type: "AND",
-            values: [
-              {
-                type: "behavioral",
-                value: "performed_event",
-                event_type: "events",
-                key: own ?? "$feature_flag_called",
-                explicit_datetime: experiment.startDate.toISOString(),
-                ...(own === undefined && {
-                  event_filters: [
-                    { key: "$feature_flag", type: "event", operator: "exact", value: [flag.key] },
-                  ],
-                }),
-              },
-            ],
-          },
-        ],
+        values: exposing.map(({ event, filters }) => ({
+          type: "AND",
+          values: [
+            {
+              type: "behavioral",
+              value: "performed_event",
+              event_type: "events",
+              key: event,
+              explicit_datetime,
+              event_filters: filters.map((filter) => ({ ...filter, type: "event" })),
+            },
+          ],
+        })),
       },
     },
   };
 }
 
+/** The calls of the flag, or the events that an experiment names and that carry its flag (XR-3). */
+function exposingEvents(
+  experiment: ExperimentRecord,
+  flagKey: string,
+): readonly { readonly event: string; readonly filters: readonly JsonObject[] }[] {
+  const custom = ownValue(experiment.parameters ?? {}, "custom_exposure_filter") ?? null;
+  const actions = isJsonObject(custom) ? ownValue(custom, "actions") : null;
+  if (Array.isArray(actions) && actions.length > 0) throw refusal("Invalid action ID");
+  const { marker } = exposureOf(experiment, "UTC");
+  const isCall = { key: "$feature_flag", operator: "exact", value: [flagKey] };
+  const calls = { event: "$feature_flag_called", filters: [isCall] };
+  if (marker === null) return [calls];
+  const carries = { key: `$feature/${flagKey}`, operator: "is_set", value: "is_set" };
+  return alternativesOf(marker).map(({ event, filters }) => {
+    if (event === null) throw refusal("An event must have a name for a cohort of who did it");
+    const own = filters.map(({ key, operator, value = null }) => ({ key, operator, value }));
+    return { event, filters: [...own, event === calls.event ? isCall : carries] };
+  });
+}
+
 /** The refusal of a second cohort. */
 export function hasCohort(): Refusal {
   return refusal("Experiment already has an exposure cohort");
-}
-
-/** The event that exposes instead of the flag's calls, in the form of either era. */
-function ownExposureEvent(
-  criteria: JsonObject | null,
-  parameters: JsonObject | null,
-): string | undefined {
-  const config = objectIn(criteria, "exposure_config");
-  const event = config && ownValue(config, "event");
-  if (typeof event === "string") return event;
-  const filter = objectIn(parameters, "custom_exposure_filter");
-  if (filter && firstId(filter, "actions") !== undefined) throw refusal("Invalid action ID");
-  return filter && firstId(filter, "events");
-}
-
-function objectIn(holder: JsonObject | null, key: string): JsonObject | undefined {
-  const value = holder === null ? undefined : ownValue(holder, key);
-  return isJsonObject(value) ? value : undefined;
-}
-
-/** The id of the first entry of an insight's list. */
-function firstId(filter: JsonObject, list: string): string | undefined {
-  const entries = ownValue(filter, list);
-  const [first] = Array.isArray(entries) ? (entries as Json[]) : [];
-  const id = isJsonObject(first) ? ownValue(first, "id") : undefined;
-  return typeof id === "string" || typeof id === "number" ? String(id) : undefined;
 }
 
 function refusal(detail: string): Refusal {

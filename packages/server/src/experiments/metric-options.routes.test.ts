@@ -125,8 +125,9 @@ describe("what else can be asked of metrics", () => {
     await change({ stats_config: { cuped: { enabled: true, lookback_days: 1 } } });
     // What was spent before lies more than a day before every exposure.
     expect((await analyse(MEAN)).baseline.covariate_sum).toBe(0);
-    await change({ stats_config: { cuped: { enabled: true, lookback_days: "x" } } });
-    const refused = await query({ kind: "ExperimentQuery", metric: MEAN });
+    const refused = await ask("PATCH", `experiments/${id}`, {
+      stats_config: { cuped: { enabled: true, lookback_days: "x" } },
+    });
     expect([refused.status, refused.body.attr]).toEqual([
       400,
       "stats_config__cuped__lookback_days",
@@ -241,8 +242,9 @@ describe("what else can be asked of metrics", () => {
     expect((await analyse(MEAN)).baseline.number_of_samples).toBe(USERS / 4);
     await change({ exposure_criteria: { exposure_epoch: null } });
     expect(await exposed()).toEqual({ control: USERS / 2, test: USERS / 2 });
-    await change({ exposure_criteria: { exposure_epoch: "soon" } });
-    const refused = await query({ kind: "ExperimentExposureQuery" });
+    const refused = await ask("PATCH", `experiments/${id}`, {
+      exposure_criteria: { exposure_epoch: "soon" },
+    });
     expect([refused.status, refused.body.attr]).toEqual([400, "exposure_criteria__exposure_epoch"]);
     await change({ exposure_criteria: null });
   });
