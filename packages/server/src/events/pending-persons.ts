@@ -226,6 +226,7 @@ export function createPendingPersons(options: PendingPersonsOptions): PendingPer
         const group = groupKey(projectId, cleanText(type), cleanText(key));
         position = Math.max(position, positions.get(group) ?? 0);
       }
+      if (distinctIds.length === 0) return reached(position);
       return lastChangeOf(projectId, distinctIds.map(cleanText)).then((lastChange) =>
         reached(Math.max(position, lastChange)),
       );

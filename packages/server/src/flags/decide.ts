@@ -20,6 +20,7 @@ import type { CompiledFlags } from "./compiled-flags.ts";
 import { detectRuntime } from "./detect-runtime.ts";
 import type { FlagAnswer } from "./flag-answer.ts";
 import type { FlagRequest, Identity } from "./flag-request.ts";
+import { flagsForGroups } from "./flags-for-groups.ts";
 
 /** What deciding reads. */
 export interface DecideDeps {
@@ -65,7 +66,7 @@ export function decide(deps: DecideDeps, input: DecideInput): FlagAnswer | Promi
     const nothing = { evaluations: [], errorsWhileComputing: false };
     return { ...nothing, requestId: deps.newUuid(), evaluatedAt: deps.clock() };
   }
-  const found = deps.compiledFlags.get(input.project.id);
+  const found = flagsForGroups(deps, input.project.id, identity.groups);
   return found instanceof Promise
     ? found.then(({ flagSet }) => decideWith(deps, input, { identity, flagSet }))
     : decideWith(deps, input, { identity, flagSet: found.flagSet });

@@ -10,6 +10,7 @@ import { Refusal } from "../http/errors.ts";
 import type { GeoIp } from "../persons/geo-ip.ts";
 import type { PersonStore } from "../persons/person-store.ts";
 import type { CompiledFlags } from "./compiled-flags.ts";
+import { flagsForGroups } from "./flags-for-groups.ts";
 
 /** For whom a flag is explained; what is given here wins over what is stored. */
 export interface ExplainedPerson
@@ -49,13 +50,14 @@ export function createExplain({
   clock,
   reportFault,
 }: {
-  compiledFlags: Pick<CompiledFlags, "get">;
+  compiledFlags: Pick<CompiledFlags, "get" | "refresh">;
   persons: Pick<PersonStore, "factsFor">;
   pendingPersons: Pick<PendingPersons, "settled">;
   geoIp: GeoIp;
   clock: () => Date;
   reportFault: (error: unknown, context: string) => void;
 }): { explain: Explain; evaluateAll: EvaluateAll } {
+  const deps = { compiledFlags, pendingPersons };
   const factsOf = async (projectId: number, person: ExplainedPerson): Promise<StoredFacts> => {
     const { distinctId, anonDistinctId, groups } = person;
     try {
@@ -94,7 +96,7 @@ export function createExplain({
 
   return {
     async explain(projectId, idOrKey, person, may) {
-      const { flagSet, definitions } = await compiledFlags.get(projectId);
+      const { flagSet, definitions } = await flagsForGroups(deps, projectId, person.groups);
       const definition =
         definitions.flags.find(({ id }) => String(id) === idOrKey) ??
         definitions.flags.find(({ key }) => key === idOrKey);
@@ -106,7 +108,7 @@ export function createExplain({
     },
 
     async evaluateAll(projectId, person) {
-      const { flagSet } = await compiledFlags.get(projectId);
+      const { flagSet } = await flagsForGroups(deps, projectId, person.groups);
       const request = await requestOf(projectId, person);
       // A request comes from one runtime; together they get every flag.
       const evaluations = (["client", "server"] as const).flatMap((runtime) => {
