@@ -11,6 +11,8 @@ interface Bridge {
   call(op: string, argument: string): string | undefined;
   /** The next event to work on, or -1; tells which one is done, or -1, and what became of it. */
   begin(done: number, outcome: string): number;
+  /** What an attached file holds. */
+  bytes(key: string): ArrayBuffer;
 }
 
 type Json = unknown;
@@ -18,7 +20,7 @@ type AnyFunction = (...values: unknown[]) => unknown;
 type Exports = Record<string, unknown>;
 interface Setup {
   readonly config: Record<string, Json>;
-  readonly attachments: Record<string, { contentType: string; fileName: string; latin1: string }>;
+  readonly attachments: Record<string, { contentType: string; fileName: string }>;
 }
 interface CacheEntry {
   value: Json;
@@ -859,10 +861,8 @@ function makeMeta({ config, attachments }: Setup): Record<string, unknown> {
     const described = { content_type: file.contentType, file_name: file.fileName };
     files[key] = described;
     defineLater(described, "contents", () => {
-      const { Buffer } = part("buffer") as {
-        Buffer: { from(text: string, encoding: string): unknown };
-      };
-      return Buffer.from(file.latin1, "latin1");
+      const { Buffer } = part("buffer") as { Buffer: { from(bytes: ArrayBuffer): unknown } };
+      return Buffer.from(bridge.bytes(key));
     });
     const contents = Object.getOwnPropertyDescriptor(described, "contents") as PropertyDescriptor;
     Object.defineProperty(described, "contents", { ...contents, enumerable: true });

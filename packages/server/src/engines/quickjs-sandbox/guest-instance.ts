@@ -431,14 +431,21 @@ export class GuestInstance {
   }
 
   async #boot(): Promise<GuestFailure | null> {
-    const { limits, code, setup } = this.settings;
+    const { limits, code, setup, attachments } = this.settings;
     this.#state = "starting";
     this.#machineNumber += 1;
     const { wasmModule, core } = this.#platform;
     const host = this.#hostOf(this.#machineNumber);
     const { memoryMiB, loadCpuMs, waitMs } = limits;
     try {
-      const machine = await VirtualMachine.create({ wasmModule, memoryMiB, core, host });
+      const givenBytes = [...attachments.values()].reduce((sum, file) => sum + file.byteLength, 0);
+      const machine = await VirtualMachine.create({
+        wasmModule,
+        memoryMiB,
+        core,
+        host,
+        givenBytes,
+      });
       if (this.#hasStopped()) return STOPPED;
       this.#machine = machine;
       this.#meter.wake();
@@ -589,6 +596,7 @@ export class GuestInstance {
     const isCurrent = () => number === this.#machineNumber;
     return {
       begin: (done, outcome) => (isCurrent() ? this.#begin(done, outcome) : -1),
+      bytes: (key) => this.settings.attachments.get(key),
       mustStop: () => {
         Atomics.add(this.#platform.beat, BEAT.count, 1);
         return this.#meter.settle() || !isCurrent();

@@ -157,6 +157,54 @@ describe("sources of published transformations", () => {
     ).toEqual({ names: ["Main", "Wrapped", "Lazy", "Seen", "_Given"] });
   });
 
+  it("[TS-12] gives attachments of many megabytes, once", async () => {
+    const file = (contents: Uint8Array) => ({ contentType: "a/b", fileName: "f", contents });
+    const large = new Uint8Array(12_000_000).map((_byte, index) => index % 251);
+    const instance = await startSource(
+      sandbox,
+      `export function setupPlugin({ attachments, global }) {
+        const read = Object.getOwnPropertyDescriptor(attachments.large, "contents").get;
+        global.large = attachments.large.contents;
+        try { global.again = [read(), read(), read()].length } catch (e) { global.again = e.name }
+      }
+      export function processEvent(event, { attachments, global }) {
+        const { large } = global;
+        event.properties = {
+          isBuffer: Buffer.isBuffer(large), length: large.length, part: large.subarray(250, 253).toString("hex"),
+          last: large[large.length - 1], same: attachments.large.contents === large, again: global.again,
+          empty: attachments.empty.contents.length, text: attachments.text.contents.toString(), names: Object.keys(attachments.text),
+        };
+        return event;
+      }`,
+      {
+        attachments: {
+          large: file(large),
+          empty: file(new Uint8Array()),
+          // A view of a larger buffer, as those of small files are.
+          text: file(Buffer.from("…grün…").subarray(3, 8)),
+        },
+      },
+    );
+    const [outcome] = await instance.transform(sampleEvents(1));
+    expect(outcome).toMatchObject({
+      kind: "keep",
+      event: {
+        properties: {
+          isBuffer: true,
+          length: 12_000_000,
+          part: "fa0001",
+          last: 11_999_999 % 251,
+          same: true,
+          again: "RangeError",
+          empty: 0,
+          text: "grün",
+          names: ["content_type", "file_name", "contents"],
+        },
+      },
+    });
+    await instance.stop();
+  });
+
   it("[TS-14] verifies signatures", async () => {
     const source = `async function processEvent(event) {
       const bytes = (text) => new TextEncoder().encode(text);

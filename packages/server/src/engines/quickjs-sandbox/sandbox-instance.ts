@@ -67,6 +67,13 @@ export class SandboxInstance implements Instance {
       projectId: settings.projectId,
       code: settings.program.code,
       setup: setupOf(settings),
+      // Copies: a view of a larger buffer would take all of that along.
+      attachments: new Map(
+        Object.entries(settings.attachments).map(([key, { contents }]) => [
+          key,
+          new Uint8Array(contents),
+        ]),
+      ),
       allowedHosts: settings.allowedHosts,
       limits: settings.limits,
     };
@@ -330,9 +337,9 @@ export class SandboxInstance implements Instance {
 
 function setupOf({ config, attachments }: InstanceSettings): string {
   const files = Object.fromEntries(
-    Object.entries(attachments).map(([key, { contentType, fileName, contents }]) => [
+    Object.entries(attachments).map(([key, { contentType, fileName }]) => [
       key,
-      { contentType, fileName, latin1: Buffer.from(contents).toString("latin1") },
+      { contentType, fileName },
     ]),
   );
   return encodeJson({ config, attachments: files });

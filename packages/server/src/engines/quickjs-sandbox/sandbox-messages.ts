@@ -6,8 +6,10 @@ import type { GuestTexts } from "./guest-texts.ts";
 export interface GuestSettings {
   readonly projectId: number;
   readonly code: string;
-  /** JSON of `{config, attachments}` as the guest reads it. */
+  /** JSON of `{config, attachments}` as the guest reads it, without what the files hold. */
   readonly setup: string;
+  /** What the attached files hold, by their keys: given when it is read. */
+  readonly attachments: ReadonlyMap<string, Uint8Array>;
   readonly allowedHosts: readonly string[];
   readonly limits: SandboxLimits;
 }

@@ -27,6 +27,8 @@ export class MachineFault extends Error {
 export interface MachineHost {
   call(op: string, argument: string): string | undefined;
   begin(done: number, outcome: string): number;
+  /** What an attached file holds; nothing when there is none of that key. */
+  bytes?(key: string): Uint8Array | undefined;
   /** Asked every few hundred microseconds while code runs: whether it must end. */
   mustStop(): boolean;
 }
@@ -64,9 +66,12 @@ export class VirtualMachine {
     memoryMiB: number;
     core: string;
     host: MachineHost;
+    /** Bytes that the host may give, beside the memory that the code may use. */
+    givenBytes?: number;
   }): Promise<VirtualMachine> {
-    const { wasmModule, memoryMiB, core, host } = options;
-    const maximum = INITIAL_PAGES + SPARE_PAGES + Math.ceil((memoryMiB * 1024 * 1024) / PAGE_BYTES);
+    const { wasmModule, memoryMiB, core, host, givenBytes = 0 } = options;
+    const roomPages = Math.ceil((memoryMiB * 1024 * 1024 + givenBytes) / PAGE_BYTES);
+    const maximum = INITIAL_PAGES + SPARE_PAGES + roomPages;
     const quiet = { print: () => {}, printErr: () => {} };
     const module = await newQuickJSWASMModuleFromVariant(
       newVariant(VARIANT, {
@@ -79,6 +84,7 @@ export class VirtualMachine {
     runtime.setMemoryLimit(memoryMiB * 1024 * 1024);
     runtime.setMaxStackSize(STACK_BYTES);
     const context = runtime.newContext();
+    let leftBytes = givenBytes;
     const bridge = context.newObject();
     const { undefined: nothing } = context;
     context
@@ -94,6 +100,15 @@ export class VirtualMachine {
         return context.newNumber(next);
       })
       .consume((handle) => context.setProp(bridge, "begin", handle));
+    context
+      .newFunction("bytes", (key) => {
+        const bytes = host.bytes?.(context.getString(key)) ?? new Uint8Array();
+        // The engine writes without looking whether there is room.
+        if (bytes.byteLength > leftBytes) throw new RangeError("The attachment was already given");
+        leftBytes -= bytes.byteLength;
+        return context.newArrayBuffer(Uint8Array.from(bytes).buffer);
+      })
+      .consume((handle) => context.setProp(bridge, "bytes", handle));
     context.setProp(context.global, "__bridge", bridge);
     context.unwrapResult(context.evalCode(core, "sandbox.js")).dispose();
     const guest = context.getProp(context.global, "__guest");
