@@ -434,6 +434,32 @@ describe("what flag requests read", () => {
     for (const values of await Promise.all(asked)) expect(values).toMatchObject({ pro: true });
   });
 
+  it("[DC-8] a type of group that nobody knew before the capture counts as well", async () => {
+    await api.createFlag("for-planets", {
+      aggregation_group_type_index: 4,
+      groups: [
+        {
+          properties: [
+            { key: "size", type: "group", group_type_index: 4, operator: "exact", value: ["big"] },
+          ],
+          rollout_percentage: 100,
+        },
+      ],
+    });
+    const entries = ["moon", "star", "comet", "ring", "planet"].map((type) =>
+      api.event("$groupidentify", "anybody", {
+        ...{ $group_type: type, $group_key: "jupiter" },
+        $group_set: { size: "big" },
+      }),
+    );
+    api.pendingPersons.add(entries);
+    const asked = valuesOf({ distinct_id: "eve", groups: { planet: "jupiter" } });
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    await api.persons.applyEvents(entries);
+    api.pendingPersons.applied(entries.at(-1)?.position ?? 0);
+    expect(await asked).toMatchObject({ "for-planets": true });
+  });
+
   it("[DC-9] properties sent win over stored ones, for known and new names", async () => {
     await api.persons.applyEvents([api.event("$set", "ada", { $set: { plan: "free" } })]);
     expect(await valuesOf({ distinct_id: "ada" })).toMatchObject({ pro: false });

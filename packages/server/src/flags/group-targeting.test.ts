@@ -110,21 +110,4 @@ describe("targeting groups", () => {
     expect(await ask("another", "acme")).toBe(false);
     expect(await ask("somebody", "other")).toBe(false);
   });
-
-  test("[PI-10] the first event of a type of group counts for the flag request that follows it", async () => {
-    for (let round = 0; round < 10; round++) {
-      const fresh = await service.newProject();
-      await fresh.createFlag(
-        "first",
-        onGroups({ key: "tier", operator: "exact", value: ["gold"] }),
-      );
-      expect(await fresh.flags("eve", { groups: { org: "acme" } })).toEqual({ first: false });
-      await fresh.capture({
-        event: "$groupidentify",
-        distinct_id: "somebody",
-        properties: { $group_type: "org", $group_key: "acme", $group_set: { tier: "gold" } },
-      });
-      expect(await fresh.flags("eve", { groups: { org: "acme" } })).toEqual({ first: true });
-    }
-  });
 });
