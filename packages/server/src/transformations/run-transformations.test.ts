@@ -209,7 +209,7 @@ describe("transformations at work", () => {
     expect(failed).toBeGreaterThanOrEqual(10);
   }, 60_000);
 
-  it("[TP-29] takes out of work what computes for so long that it holds up other projects", async () => {
+  it("[TP-56] takes out of work what computes for so long that it holds up other projects", async () => {
     const [project, other] = [await run.newProject(), await run.newProject()];
     const { id } = await run.enable(
       project,
@@ -225,8 +225,8 @@ describe("transformations at work", () => {
     expect(config).toMatchObject({ enabled: false });
     expect(config?.problem?.message).toContain("holds up the events of other projects");
     const { eventsIn } = await run.counts(project, id);
-    expect(eventsIn).toBeGreaterThan(50);
-    expect(eventsIn).toBeLessThan(200);
+    expect(eventsIn).toBeGreaterThan(20);
+    expect(eventsIn).toBeLessThan(300);
   }, 60_000);
 
   it("[TP-55] lets events go on as they were when they do not end in time, and sets none aside", async () => {

@@ -18,10 +18,10 @@ const WINDOW_MS = 60_000;
 /** So many failures without a success in between are no accident. */
 const MAX_FAILURES = 100;
 /** What an event may cost without holding up others: far more than most need. */
-const FAIR_MS = 20;
+const FAIR_MS = 10;
 /** What goes beyond that may come to this share of the time, and to so much at once. */
-const EXCESS_SHARE = 0.2;
-const MAX_EXCESS_MS = 6_000;
+const EXCESS_SHARE = 0.15;
+const MAX_EXCESS_MS = 3_000;
 
 /** Watches one transformation in one project. */
 export function createSuspicion(nowMs: () => number): Suspicion {
