@@ -3,7 +3,7 @@ import type { SandboxLogLine } from "../../transformations/sandbox.ts";
 import { type AttendedTime, LOOK_MS } from "./attended-time.ts";
 import { CpuMeter, nothingSpent, type Spending } from "./cpu-meter.ts";
 import type { HostAnswers } from "./host-answers.ts";
-import { readDepth } from "./read-depth.ts";
+import { nestsDeeper } from "./read-depth.ts";
 import {
   BEAT,
   type FromThread,
@@ -332,7 +332,7 @@ export class GuestInstance {
     if (text.length > outputLength) {
       return failed(`the event became larger than ${outputLength} characters`, true, cpuMs);
     }
-    if (text.startsWith("+") && readDepth(text) > MAX_DEPTH) {
+    if (text.startsWith("+") && nestsDeeper(text, MAX_DEPTH)) {
       return failed(`the event became nested deeper than ${MAX_DEPTH}`, true, cpuMs);
     }
     // An interrupted promise rejects with the engine's own words.

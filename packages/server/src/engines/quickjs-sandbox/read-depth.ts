@@ -1,5 +1,27 @@
+/**
+ * Whether arrays and objects nest deeper than that in a JSON text, without reading it. Most texts do
+ * not have so many brackets at all, which is fast to see.
+ */
+export function nestsDeeper(text: string, maxDepth: number): boolean {
+  return (
+    countUpTo(text, "{", maxDepth) + countUpTo(text, "[", maxDepth) > maxDepth &&
+    readDepth(text) > maxDepth
+  );
+}
+
+/** How often a character is in a text; once more than the limit is enough. */
+function countUpTo(text: string, character: string, limit: number): number {
+  let count = 0;
+  let at = text.indexOf(character);
+  while (at >= 0 && count <= limit) {
+    count += 1;
+    at = text.indexOf(character, at + 1);
+  }
+  return count;
+}
+
 /** How deep arrays and objects nest in a JSON text, without reading it. */
-export function readDepth(text: string): number {
+function readDepth(text: string): number {
   let deepest = 0;
   let depth = 0;
   let isInText = false;

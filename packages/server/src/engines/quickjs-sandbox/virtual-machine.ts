@@ -6,6 +6,7 @@ import {
   type QuickJSHandle,
   type QuickJSSyncVariant,
 } from "quickjs-emscripten-core";
+import { withNativeTexts } from "./native-texts.ts";
 
 const PAGE_BYTES = 65_536;
 /** What the engine's module starts with, in pages. */
@@ -74,11 +75,13 @@ export class VirtualMachine {
     const maximum = INITIAL_PAGES + SPARE_PAGES + roomPages;
     const quiet = { print: () => {}, printErr: () => {} };
     const module = await newQuickJSWASMModuleFromVariant(
-      newVariant(VARIANT, {
-        wasmModule,
-        wasmMemory: new WebAssembly.Memory({ initial: INITIAL_PAGES, maximum }),
-        emscriptenModule: quiet as object,
-      }),
+      withNativeTexts(
+        newVariant(VARIANT, {
+          wasmModule,
+          wasmMemory: new WebAssembly.Memory({ initial: INITIAL_PAGES, maximum }),
+          emscriptenModule: quiet as object,
+        }),
+      ),
     );
     const runtime = module.newRuntime();
     runtime.setMemoryLimit(memoryMiB * 1024 * 1024);
@@ -109,6 +112,16 @@ export class VirtualMachine {
         return context.newArrayBuffer(Uint8Array.from(bytes).buffer);
       })
       .consume((handle) => context.setProp(bridge, "bytes", handle));
+    context
+      .newFunction("text", (bytes, encoding) => {
+        const held = context.getArrayBuffer(bytes);
+        const text = Buffer.from(held.value).toString(
+          context.getString(encoding) as BufferEncoding,
+        );
+        held.dispose();
+        return context.newString(JSON.stringify(text));
+      })
+      .consume((handle) => context.setProp(bridge, "text", handle));
     context.setProp(context.global, "__bridge", bridge);
     context.unwrapResult(context.evalCode(core, "sandbox.js")).dispose();
     const guest = context.getProp(context.global, "__guest");
