@@ -1,10 +1,15 @@
 import * as library from "buffer/";
+import { fromLatin1, type GuestCore, utf8 } from "./guest-part.ts";
 
 type AnyFunction = (...values: unknown[]) => unknown;
 type Methods = Record<string, AnyFunction>;
 
+/** From so many on the host is quicker. */
+const MANY_BYTES = 1_000;
+const BY_HOST = new Set(["utf8", "utf-8", "latin1", "binary", "hex", "base64", "base64url"]);
+
 /** Node's `Buffer`, from the kept library, which lacks one encoding: `base64url`. */
-export function makePart(): Record<string, unknown> {
+export function makePart(core: GuestCore): Record<string, unknown> {
   const { Buffer, SlowBuffer, kMaxLength } = library as unknown as Record<string, unknown>;
   const statics = Buffer as Methods;
   const { prototype } = Buffer as { prototype: Methods };
@@ -19,10 +24,29 @@ export function makePart(): Record<string, unknown> {
   for (const name of ["write", "fill", "indexOf", "lastIndexOf", "includes"]) {
     replaceEncoding(prototype, name, 1);
   }
+  const { from, byteLength } = statics as { from: AnyFunction; byteLength: AnyFunction };
+  const isLong = (text: unknown, encoding: unknown): text is string =>
+    typeof text === "string" &&
+    text.length > MANY_BYTES &&
+    (encoding === undefined || /^utf-?8$/i.test(String(encoding)));
+  define(statics, "from", function (this: unknown, data, encoding, ...rest) {
+    const bytes = isLong(data, encoding) ? fromLatin1(utf8(data)).buffer : undefined;
+    return Reflect.apply(from, this, bytes === undefined ? [data, encoding, ...rest] : [bytes]);
+  });
+  define(statics, "byteLength", function (this: unknown, data, encoding) {
+    if (isLong(data, encoding)) return utf8(data).length;
+    return Reflect.apply(byteLength, this, [data, encoding]);
+  });
   const { isEncoding } = statics as { isEncoding: AnyFunction };
   define(statics, "isEncoding", (encoding) => isBase64Url(encoding) || isEncoding(encoding));
   const { toString: write } = prototype as { toString: AnyFunction };
   define(prototype, "toString", function (this: unknown, encoding, ...range) {
+    const name = encoding === undefined ? "utf8" : String(encoding).toLowerCase();
+    if (this instanceof Uint8Array && this.length > MANY_BYTES && BY_HOST.has(name)) {
+      const [start, end] = range as [number | undefined, number | undefined];
+      const part = Uint8Array.prototype.subarray.call(this, Math.max(0, start ?? 0), end);
+      if (part.length > MANY_BYTES) return core.textOf(part, name);
+    }
     if (!isBase64Url(encoding)) return Reflect.apply(write, this, [encoding, ...range]);
     const text = Reflect.apply(write, this, ["base64", ...range]) as string;
     return text.replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");

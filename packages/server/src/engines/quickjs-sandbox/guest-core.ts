@@ -13,6 +13,8 @@ interface Bridge {
   begin(done: number, outcome: string): number;
   /** What an attached file holds. */
   bytes(key: string): ArrayBuffer;
+  /** Bytes in an encoding that Node.js knows, as JSON. */
+  text(bytes: ArrayBuffer, encoding: string): string;
 }
 
 type Json = unknown;
@@ -312,7 +314,12 @@ function part(name: string): Exports {
   return made;
 }
 
-const core = { call, ask, part, show, format, describeThrown, errorOf };
+function textOf({ buffer, byteOffset, byteLength }: Uint8Array, encoding: string): string {
+  const bytes = buffer.slice(byteOffset, byteOffset + byteLength) as ArrayBuffer;
+  return parse(bridge.text(bytes, encoding));
+}
+
+const core = { call, ask, part, show, format, describeThrown, errorOf, textOf };
 
 function define(name: string, value: unknown): void {
   Object.defineProperty(globalThis, name, {

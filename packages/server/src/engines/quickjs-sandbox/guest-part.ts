@@ -9,6 +9,8 @@ export interface GuestCore {
   format(values: unknown[]): string;
   describeThrown(thrown: unknown): string;
   errorOf(text: string): Error;
+  /** Bytes in an encoding of Node.js; pays where there are many. */
+  textOf(bytes: Uint8Array, encoding: string): string;
 }
 
 /** Bytes as text of one character each, which is how they cross the border. */

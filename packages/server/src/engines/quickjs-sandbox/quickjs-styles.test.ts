@@ -107,6 +107,13 @@ describe("sources of published transformations", () => {
       ["eyJhIjoiw7w_PiJ9", '{"a":"ü?>"}', true, 1, "abc\0", "base64url"],
     ],
     [
+      "texts of many bytes",
+      `const text = "ü…\u0000\ud83e\udd94".repeat(300); const b = Buffer.concat([Buffer.from("ab"), Buffer.from(text), Buffer.from([255])]).subarray(1);
+        return [b.toString() === "b" + text + "\ufffd", b.toString("utf8", 1, b.length - 1) === text, b.toString("hex").slice(0, 6), b.toString("hex", -5, 1500).length,
+          Buffer.from(b.toString("base64"), "base64").equals(b), Buffer.from(b.toString("latin1"), "latin1").equals(b), b.toString("base64url").slice(-4), b.toString("utf8", 9, 3), b.toString("utf8", 0, 1e9).length, Buffer.byteLength(text + "\\ud800"), Buffer.from(text + "\\ud800").subarray(-3).toString("hex")]`,
+      [true, true, "62c3bc", 3000, true, true, "mlP8", "", 1_502, 3_003, "efbfbd"],
+    ],
+    [
       "the error of a wrong encoding",
       `try { return atob("%%") } catch (e) { return [e.name, e instanceof DOMException] }`,
       ["InvalidCharacterError", true],
