@@ -6,6 +6,7 @@ import {
   type QuickJSHandle,
   type QuickJSSyncVariant,
 } from "quickjs-emscripten-core";
+import { withNativeTexts } from "./native-texts.ts";
 
 const PAGE_BYTES = 65_536;
 /** What the engine's module starts with, in pages. */
