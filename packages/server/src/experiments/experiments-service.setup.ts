@@ -20,12 +20,15 @@ export async function openExperimentsService() {
   const send = async (
     method: "GET" | "POST" | "PATCH" | "DELETE",
     path: string,
-    payload?: object,
+    payload?: object | string,
   ) => {
     const response = await service.app.inject({
       method,
       url: path.startsWith("/") ? path : `/api/projects/1/${path}`,
-      headers: { authorization: `Bearer ${KEY}` },
+      headers: {
+        authorization: `Bearer ${KEY}`,
+        ...(typeof payload === "string" && { "content-type": "application/json" }),
+      },
       ...(payload && { payload }),
     });
     const isJson = String(response.headers["content-type"]).startsWith("application/json");

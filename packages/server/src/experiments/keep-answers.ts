@@ -148,7 +148,12 @@ function read(body: string): unknown {
 
 /** Tells values apart that JSON tells apart. */
 function keyOf(...values: readonly unknown[]): string {
-  return createHash("sha256").update(JSON.stringify(values)).digest("hex");
+  return createHash("sha256").update(JSON.stringify(values, withDigits)).digest("hex");
+}
+
+/** JSON of whole numbers that were read with all their digits. */
+function withDigits(_: string, value: unknown): unknown {
+  return typeof value === "bigint" ? { digits: String(value) } : value;
 }
 
 /** Work under a name, once at a time. */

@@ -144,6 +144,13 @@ describe("planning an experiment over HTTP", () => {
     ["number_of_variants", { number_of_variants: 21 }, "invalid_input"],
     ["variant_shares", { variant_shares: [50, 50], number_of_variants: 3 }, "invalid_input"],
     ["variant_shares__1", { variant_shares: [50, 0] }, "invalid_input"],
+    ["variant_shares__1", { variant_shares: [1, 1e308] }, "invalid_input"],
+    ["variant_shares__0", { variant_shares: [1e-300, 1] }, "invalid_input"],
+    [
+      "sequential_tuning_parameter",
+      { sequential: true, sequential_tuning_parameter: 1e-300 },
+      "invalid_input",
+    ],
     ["exposure_rate_per_day", { exposure_rate_per_day: 0 }, "invalid_input"],
     ["alpha", { alpha: 1 }, "invalid_input"],
     ["power", { power: 80 }, "invalid_input"],

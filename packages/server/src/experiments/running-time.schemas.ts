@@ -158,7 +158,7 @@ export function runningTimeQuestionOf(body: Static<typeof RunningTimeBody>): Run
   const correlation = body.covariate_correlation ?? 0;
   if (!(correlation > -1 && correlation < 1))
     throw refuse("covariate_correlation", "Ensure this value is between -1 and 1.");
-  const tuning = within(body, "sequential_tuning_parameter", 0, MAX_UNITS);
+  const tuning = within(body, "sequential_tuning_parameter", 1, MAX_UNITS);
   const isCorrected = body.correction === "bonferroni";
   return {
     kind,
@@ -204,6 +204,9 @@ function currentOf(
   };
 }
 
+/** Shares are percentages, counts or weights: more than this apart they are no plan. */
+const MAX_SHARE = 1e6;
+
 function sharesOf(body: Static<typeof RunningTimeBody>): readonly number[] {
   const sent = body.variant_shares ?? null;
   const count = body.number_of_variants ?? sent?.length ?? 2;
@@ -214,6 +217,11 @@ function sharesOf(body: Static<typeof RunningTimeBody>): readonly number[] {
     throw refuse("variant_shares", "There must be as many shares as variants.");
   sent.forEach((share, index) => {
     if (!(share > 0)) throw refuse(`variant_shares__${index}`, "Ensure this value is above 0.");
+    if (!(share >= 1 / MAX_SHARE && share <= MAX_SHARE))
+      throw refuse(
+        `variant_shares__${index}`,
+        `Ensure this value is from ${1 / MAX_SHARE} to ${MAX_SHARE}.`,
+      );
   });
   return sent;
 }

@@ -113,7 +113,9 @@ export async function matchEvents(
 
 /** Tells kinds of events apart. */
 export function identify(value: unknown): string {
-  return JSON.stringify(value);
+  return JSON.stringify(value, (_, one: unknown) =>
+    typeof one === "bigint" ? { digits: String(one) } : one,
+  );
 }
 
 function namedBy({ event }: MeasuredEvent, parameters: Parameters): string[] {
