@@ -109,7 +109,7 @@ export function temporaryPipeline(folder = mkdtempSync(join(tmpdir(), "hedgerow-
       },
       /** Waits until everything appended so far is stored. */
       async settle() {
-        if (!(await stores.events.reached(await stores.log.end(), 15_000))) {
+        if (!(await stores.events.reached(await stores.log.end(), 45_000))) {
           throw new Error("the pipeline did not get to the end");
         }
       },
