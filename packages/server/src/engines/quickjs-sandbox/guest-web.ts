@@ -473,7 +473,7 @@ export function makePart(core: GuestCore): Record<string, unknown> {
       return this.#latin1.length;
     }
     async text(): Promise<string> {
-      return new TextDecoder().decode(fromLatin1(this.#latin1));
+      return decodeUtf8(this.#latin1);
     }
     async arrayBuffer(): Promise<ArrayBuffer> {
       return fromLatin1(this.#latin1).buffer;
@@ -532,9 +532,23 @@ export function makePart(core: GuestCore): Record<string, unknown> {
     if (value instanceof Blob) throw new TypeError("FormData with files is not available here");
   }
 
+  /** Bytes as they crossed the border: taken over as they are, since loops over them take long. */
+  class CrossedBytes {
+    readonly latin1: string;
+    constructor(latin1: string) {
+      this.latin1 = latin1;
+    }
+  }
+
+  function decodeUtf8(latin1: string): string {
+    const options = { encoding: "utf-8", fatal: false, ignoreBOM: false };
+    return call("decode", ["text", latin1, options]) as string;
+  }
+
   /** A body as the bytes that are sent, and the type it has by itself. */
   function bodyOf(body: unknown): { latin1: string; type: string | null } {
     if (body === undefined || body === null) return { latin1: "", type: null };
+    if (body instanceof CrossedBytes) return { latin1: body.latin1, type: null };
     if (body instanceof URLSearchParams) {
       return { latin1: body.toString(), type: "application/x-www-form-urlencoded;charset=UTF-8" };
     }
@@ -569,7 +583,7 @@ export function makePart(core: GuestCore): Record<string, unknown> {
       return this.#latin1;
     }
     async text(): Promise<string> {
-      return new TextDecoder().decode(fromLatin1(this.#take()));
+      return decodeUtf8(this.#take());
     }
     async json(): Promise<unknown> {
       return JSON.parse(await this.text());
@@ -637,7 +651,7 @@ export function makePart(core: GuestCore): Record<string, unknown> {
       return this.status >= 200 && this.status < 300;
     }
     clone(): Response {
-      const copy = new Response(fromLatin1(peek(this)), this);
+      const copy = new Response(new CrossedBytes(peek(this)), this);
       copy.url = this.url;
       copy.redirected = this.redirected;
       return copy;
@@ -676,7 +690,7 @@ export function makePart(core: GuestCore): Record<string, unknown> {
     const answer = (await (signal === undefined
       ? answered
       : orAborted(answered, signal))) as HttpAnswer;
-    const response = new Response(fromLatin1(answer.latin1), answer);
+    const response = new Response(new CrossedBytes(answer.latin1), answer);
     response.url = answer.url;
     response.redirected = answer.redirected;
     return response;

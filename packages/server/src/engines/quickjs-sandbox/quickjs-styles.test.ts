@@ -253,6 +253,8 @@ describe("sources of published transformations", () => {
   it("[TS-15] tells failures of fetch as node-fetch does", async () => {
     const server = createServer((request, response) => {
       if (request.url === "/cut") request.socket.destroy();
+      else if (request.url === "/large")
+        response.end(JSON.stringify(Array.from({ length: 20_000 }, (_, id) => ({ id, n: "ü" }))));
       else response.writeHead(503).end();
     });
     await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
@@ -266,12 +268,20 @@ describe("sources of published transformations", () => {
           const answer = await fetch("http://${host}/");
           const cut = await fetch("http://${host}/cut").catch((e) => [e.name, e instanceof FetchError, e instanceof TypeError]);
           const other = await fetch("http://example.com/").catch((e) => e.name);
-          event.properties = { text: answer.status + " " + answer.statusText, cut, other };
+          const large = await fetch("http://${host}/large");
+          const copy = await large.clone().text();
+          const items = await large.json();
+          event.properties = { items: [items.length, items[7].n, copy.length], text: answer.status + " " + answer.statusText, cut, other };
           return event;
         }`,
         { allowedHosts: [host], limits: DEFAULT_LIMITS },
       )) as JsonObject;
       expect(seen).toEqual({
+        items: [
+          20_000,
+          "ü",
+          JSON.stringify(Array.from({ length: 20_000 }, (_, id) => ({ id, n: "ü" }))).length,
+        ],
         text: "503 Service Unavailable",
         cut: ["FetchError", true, true],
         other: "TypeError",
