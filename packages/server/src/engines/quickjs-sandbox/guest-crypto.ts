@@ -11,9 +11,9 @@ export function makePart(core: GuestCore): Record<string, unknown> {
 
   /** Texts as the bytes of an encoding, bytes as they are. */
   function bytesOf(data: unknown, encoding?: unknown): string {
-    if (typeof data !== "string") return toLatin1(viewOf(data));
+    if (typeof data !== "string") return toLatin1(viewOf(data), core);
     if (encoding === undefined || encoding === "utf8" || encoding === "utf-8") return utf8(data);
-    return toLatin1(bufferClass().from(data, String(encoding)));
+    return toLatin1(bufferClass().from(data, String(encoding)), core);
   }
 
   function encode(latin1: string, encoding: unknown): unknown {
@@ -118,7 +118,7 @@ export function makePart(core: GuestCore): Record<string, unknown> {
     async digest(algorithm: unknown, data: unknown): Promise<ArrayBuffer> {
       const name = algorithmName(algorithm);
       if (!/^sha(1|256|384|512)$/.test(name)) throw new Error("Unrecognized algorithm name");
-      return fromLatin1(call("hash", [name, toLatin1(viewOf(data)), null]) as string).buffer;
+      return fromLatin1(call("hash", [name, toLatin1(viewOf(data), core), null]) as string).buffer;
     },
     async importKey(
       format: string,
@@ -129,11 +129,16 @@ export function makePart(core: GuestCore): Record<string, unknown> {
         throw new Error("Only raw keys of HMAC can be imported here");
       }
       const hash = { name: algorithmName(algorithm.hash) };
-      return { type: "secret", algorithm: { name: "HMAC", hash }, latin1: toLatin1(viewOf(key)) };
+      return {
+        type: "secret",
+        algorithm: { name: "HMAC", hash },
+        latin1: toLatin1(viewOf(key), core),
+      };
     },
     async sign(_algorithm: unknown, key: HmacKey, data: unknown): Promise<ArrayBuffer> {
       const { name } = key.algorithm.hash;
-      return fromLatin1(call("hash", [name, toLatin1(viewOf(data)), key.latin1]) as string).buffer;
+      return fromLatin1(call("hash", [name, toLatin1(viewOf(data), core), key.latin1]) as string)
+        .buffer;
     },
     async verify(
       algorithm: unknown,

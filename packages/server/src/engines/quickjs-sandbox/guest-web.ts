@@ -285,7 +285,7 @@ export function makePart(core: GuestCore): Record<string, unknown> {
       this.ignoreBOM = options.ignoreBOM === true;
     }
     decode(input?: unknown, options: { stream?: boolean } = {}): string {
-      const latin1 = this.#waiting + (input === undefined ? "" : toLatin1(viewOf(input)));
+      const latin1 = this.#waiting + (input === undefined ? "" : toLatin1(viewOf(input), core));
       const { encoding, fatal, ignoreBOM } = this;
       // A sequence that is not whole yet waits for the rest of the stream.
       const tail = options.stream === true && encoding === "utf-8" ? incompleteTail(latin1) : 0;
@@ -563,7 +563,7 @@ export function makePart(core: GuestCore): Record<string, unknown> {
       return { latin1, type: `multipart/form-data; boundary=${boundary}` };
     }
     if (body instanceof ArrayBuffer || ArrayBuffer.isView(body)) {
-      return { latin1: toLatin1(viewOf(body)), type: null };
+      return { latin1: toLatin1(viewOf(body), core), type: null };
     }
     return { latin1: utf8(String(body)), type: "text/plain;charset=UTF-8" };
   }
