@@ -210,7 +210,7 @@ async function passStage(
       outcome.kind !== "failed" ? "fine" : outcome.isLimit ? "exceeded-limit" : "failed";
     const reason =
       stage.suspicion.note(result, outcome.kind === "failed" ? outcome.reason : "") ??
-      (hasNeighbours() ? stage.suspicion.noteCost(outcome.cpuMs) : undefined);
+      (hasNeighbours() ? stage.suspicion.noteCost(outcome.cpuMs, ms) : undefined);
     if (reason === undefined || stage.isTakenOut) continue;
     // What took the place of a retired one is not to blame for it.
     if (stage.isOut) stage.takeOut();

@@ -8,8 +8,9 @@ export interface Suspicion {
   /**
    * The same, told of what an event cost while events of other projects were coming too. All events
    * pass in one order: who computes for long holds up everybody.
+   * @param tookMs how long the event took, with the time that others had the processor
    */
-  noteCost(cpuMs: number): string | undefined;
+  noteCost(cpuMs: number, tookMs: number): string | undefined;
 }
 
 /** So many exceeded limits within {@link WINDOW_MS} are too many: each costs others time. */
@@ -22,6 +23,8 @@ const FAIR_MS = 10;
 /** What goes beyond that may come to this share of the time, and to so much at once. */
 const EXCESS_SHARE = 0.15;
 const MAX_EXCESS_MS = 3_000;
+/** Most that is blamed on an event, in times of what it computed. */
+const MOST_BLAMED = 3;
 
 /** Watches one transformation in one project. */
 export function createSuspicion(nowMs: () => number): Suspicion {
@@ -30,11 +33,13 @@ export function createSuspicion(nowMs: () => number): Suspicion {
   let excessMs = 0;
   let excessAt = nowMs();
   return {
-    noteCost(cpuMs) {
+    noteCost(cpuMs, tookMs) {
       if (cpuMs <= FAIR_MS) return undefined;
+      // Others are held up while it waits for the processor as well, which is its fault in part only.
+      const heldUpMs = Math.max(cpuMs, Math.min(tookMs, MOST_BLAMED * cpuMs));
       const now = nowMs();
       const forgottenMs = Math.max(0, now - excessAt) * EXCESS_SHARE;
-      excessMs = Math.max(0, excessMs - forgottenMs) + cpuMs - FAIR_MS;
+      excessMs = Math.max(0, excessMs - forgottenMs) + heldUpMs - FAIR_MS;
       excessAt = now;
       if (excessMs < MAX_EXCESS_MS) return undefined;
       return `It computes for so long that it holds up the events of other projects: ${Math.round(cpuMs)} ms for the last event.`;
