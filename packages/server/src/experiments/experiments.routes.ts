@@ -32,6 +32,7 @@ import {
   wireExperiment,
 } from "./experiments.schemas.ts";
 import type { Experiments, ExperimentView } from "./experiments.ts";
+import { exposureOf } from "./metric.schemas.ts";
 
 const EXPERIMENTS = "/api/projects/:project_id/experiments";
 const EXPERIMENT = `${EXPERIMENTS}/:id`;
@@ -171,6 +172,7 @@ export function experimentRoutes(
         projectOf(request).id,
         pathIdOf(request),
         callerOf(request).user.id,
+        (experiment) => exposureOf(experiment, projectOf(request).timeZone).marker,
       );
       const users = await usersById(accounts, [...authorsOf(view), cohort.createdById]);
       return { ...wireExperiment(view, users), cohort: wireCohort(cohort, users) };

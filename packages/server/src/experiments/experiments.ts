@@ -15,7 +15,7 @@ import type {
   ExperimentStore,
   SavedMetricLink,
 } from "./experiment-store.ts";
-import { hasCohort, planExposureCohort } from "./exposure-cohort.ts";
+import { hasCohort, planExposureCohort, type ReadMarker } from "./exposure-cohort.ts";
 import {
   askedVariants,
   filtersForExperiment,
@@ -117,6 +117,7 @@ export interface Experiments {
     projectId: number,
     id: number,
     authorId: number,
+    readMarker: ReadMarker,
   ): Promise<ExperimentView & { readonly cohort: CohortRecord }>;
   /** Brings an experiment and its flag in step with its holdout, which may be gone. */
   followHoldout(projectId: number, id: number, authorId: number): Promise<ExperimentView>;
@@ -480,12 +481,12 @@ export function createExperiments({
       );
     },
 
-    async createExposureCohort(projectId, id, authorId) {
+    async createExposureCohort(projectId, id, authorId, readMarker) {
       // Of two that come at once the second would make a cohort that no experiment knows.
       if (gettingCohorts.has(id)) throw hasCohort();
       gettingCohorts.add(id);
       try {
-        const plan = planExposureCohort(await experiment(projectId, id));
+        const plan = planExposureCohort(await experiment(projectId, id), readMarker);
         const { cohort } = await cohorts.create(
           projectId,
           { ...plan, isStatic: false, members: { uuids: [], distinctIds: [] } },

@@ -1,9 +1,11 @@
-import { alternativesOf } from "@hedgerow/core/experiments/metric";
+import { alternativesOf, type MeasuredEvent } from "@hedgerow/core/experiments/metric";
 import { isJsonObject, type JsonObject, ownValue } from "@hedgerow/core/json";
 import { Refusal } from "../http/errors.ts";
 import type { ExperimentRecord } from "./experiment-store.ts";
 import type { ExperimentView } from "./experiments.ts";
-import { exposureOf } from "./metric.schemas.ts";
+
+/** Reads an experiment's own exposure event; `null` for the calls of its flag. */
+export type ReadMarker = (experiment: ExperimentRecord) => MeasuredEvent | null;
 
 /** A cohort that is to be made. */
 export interface CohortPlan {
@@ -16,11 +18,14 @@ export interface CohortPlan {
  * calls of its flag or on its own exposure event (posthog-api 5.13). Throws a {@link Refusal} for an
  * experiment that has no start, no flag, or such a cohort already.
  */
-export function planExposureCohort({ experiment, flag }: ExperimentView): CohortPlan {
+export function planExposureCohort(
+  { experiment, flag }: ExperimentView,
+  readMarker: ReadMarker,
+): CohortPlan {
   if (flag.deleted) throw refusal("Experiment does not have a feature flag");
   if (experiment.startDate === null) throw refusal("Experiment does not have a start date");
   if (experiment.exposureCohortId !== null) throw hasCohort();
-  const exposing = exposingEvents(experiment, flag.key);
+  const exposing = exposingEvents(experiment, flag.key, readMarker);
   const explicit_datetime = experiment.startDate.toISOString();
   return {
     name: `Users exposed to experiment "${experiment.name}"`,
@@ -49,11 +54,12 @@ export function planExposureCohort({ experiment, flag }: ExperimentView): Cohort
 function exposingEvents(
   experiment: ExperimentRecord,
   flagKey: string,
+  readMarker: ReadMarker,
 ): readonly { readonly event: string; readonly filters: readonly JsonObject[] }[] {
   const custom = ownValue(experiment.parameters ?? {}, "custom_exposure_filter") ?? null;
   const actions = isJsonObject(custom) ? ownValue(custom, "actions") : null;
   if (Array.isArray(actions) && actions.length > 0) throw refusal("Invalid action ID");
-  const { marker } = exposureOf(experiment, "UTC");
+  const marker = readMarker(experiment);
   const isCall = { key: "$feature_flag", operator: "exact", value: [flagKey] };
   const calls = { event: "$feature_flag_called", filters: [isCall] };
   if (marker === null) return [calls];
