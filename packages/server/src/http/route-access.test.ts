@@ -69,7 +69,8 @@ const PUBLIC_BELOW_API =
   /local_evaluation|early_access_features|web_experiments|surveys|product_tours|remote_config/;
 
 /** What only asks, with more to say than fits into an address. */
-const ASKS_BY_POST = /\/(query|feature_flags\/(\{id\}\/explain|bulk_keys|user_blast_radius)|experiments\/calculate_running_time)$/;
+const ASKS_BY_POST =
+  /\/(query|feature_flags\/(\{id\}\/explain|bulk_keys|user_blast_radius)|experiments\/calculate_running_time)$/;
 
 test("every schema compiles, though a service does so only when one is used", () => {
   const answers = routeSchemas.flatMap(({ response }) =>
