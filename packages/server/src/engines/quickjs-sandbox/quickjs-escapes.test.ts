@@ -1,4 +1,4 @@
-import { afterAll, describe, expect, it } from "vitest";
+import { afterAll, afterEach, describe, expect, it, vi } from "vitest";
 import { DEFAULT_LIMITS } from "../../transformations/sandbox.ts";
 import { QuickJsSandbox } from "./quickjs-sandbox.ts";
 import {
@@ -11,9 +11,9 @@ import {
 
 const sandbox = new QuickJsSandbox();
 afterAll(() => sandbox.close());
+afterEach(() => vi.unstubAllEnvs());
 
 const secret = "of the host, never to be seen";
-const environment = process.env;
 
 /** Expressions that try to see what is outside; each must see nothing. */
 const PEEKS: readonly (readonly [string, string])[] = [
@@ -79,7 +79,7 @@ const PEEKS: readonly (readonly [string, string])[] = [
 
 describe("what code in the sandbox can see", () => {
   it.each(PEEKS)("[TS-20] sees nothing of %s", async (_what, expression) => {
-    environment["HEDGEROW_SECRET_OF_TEST"] = secret;
+    vi.stubEnv("HEDGEROW_TEST_SECRET", secret);
     const seen = await propertiesAfter(
       sandbox,
       `async function processEvent(event, meta) { event.properties = { seen: String(await (${expression})) }; return event; }`,
