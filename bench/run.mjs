@@ -30,6 +30,7 @@ const capture = run("capture.bench.mjs");
 const storing = run("storing.bench.mjs", { BENCH_STORING_INDEX_ROUND: "300000" });
 const scale = run("flags-at-scale.bench.mjs");
 const experiments = run("experiments.bench.mjs");
+const transformations = run("transformations.bench.mjs");
 
 const fastest = engine.rows
   .filter((row) => row.name !== "hedgerow")
@@ -147,6 +148,17 @@ const rows = [
     "`decide` p99 while results are computed, against idle",
     `${number(experiments.decide.busyP99Ms, 1)} ms : ${number(experiments.decide.idleP99Ms, 1)} ms`,
     `${number(experiments.decide.busyP99Ms / experiments.decide.idleP99Ms, 1)}×`,
+  ],
+  [
+    "One transformation on an event of 1 kB, CPU time of all threads, against parsing and writing it once in the same machine",
+    `${Math.round(transformations.microsPerEvent)} µs : ${Math.round(transformations.baselineMicros)} µs`,
+    `${number(transformations.microsPerEvent / transformations.baselineMicros)}×`,
+  ],
+  ["… a chain of three until it works", `${Math.round(transformations.chainOfThreeMs)} ms`, ""],
+  [
+    "… throughput of a project beside one whose transformation loops, against alone",
+    "",
+    `${number(transformations.throughputBesideLoop)}×`,
   ],
   ["Resident memory, idle, with data", `${Math.round(process_.idleMb)} MB`, ""],
   ["Start to ready, with data", `${Math.round(process_.readyMs)} ms`, ""],
