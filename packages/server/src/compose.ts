@@ -627,7 +627,7 @@ async function compose(
       clock: now,
     });
     holdoutRoutes(management, {
-      holdouts: createHoldouts({
+      parts: createHoldouts({
         holdoutStore,
         experimentStore,
         followHoldout: experiments.followHoldout,
@@ -637,7 +637,7 @@ async function compose(
       accounts,
     });
     savedMetricRoutes(management, {
-      savedMetrics: createSavedMetrics({ savedMetricStore, clock: now }),
+      parts: createSavedMetrics({ savedMetricStore, clock: now }),
       activityLog,
       accounts,
     });

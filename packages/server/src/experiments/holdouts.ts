@@ -1,8 +1,8 @@
 import type { JsonObject } from "@hedgerow/core/json";
 import { describeChanges } from "../activity/describe-change.ts";
 import { Refusal } from "../http/errors.ts";
-import type { Page } from "../http/pagination.ts";
 import type { ExperimentPartStore, PartFields, PartRecord } from "./experiment-part-store.ts";
+import type { ExperimentParts } from "./experiment-parts.ts";
 import type { ExperimentStore } from "./experiment-store.ts";
 
 /** One condition of a holdout: the share of people that it keeps out. */
@@ -20,23 +20,10 @@ export interface HoldoutChange {
   readonly conditions?: readonly HoldoutCondition[];
 }
 
-/** Holdouts as their owners handle them. Ids of other projects' holdouts are unknown ids. */
-export interface Holdouts {
-  create(
-    projectId: number,
-    draft: HoldoutChange & Required<Pick<HoldoutChange, "name" | "conditions">>,
-    authorId: number,
-  ): Promise<Holdout>;
-  /** Changes the flags of its experiments too. Throws `not_found`. */
-  update(projectId: number, id: number, change: HoldoutChange, authorId: number): Promise<Holdout>;
-  /** Throws `not_found`. */
-  holdout(projectId: number, id: number): Promise<Holdout>;
-  list(projectId: number, page: Page): Promise<{ count: number; holdouts: readonly Holdout[] }>;
-  /** Its experiments and their flags go on without it. Throws `not_found`. */
-  remove(projectId: number, id: number, authorId: number): Promise<void>;
-}
+export type HoldoutDraft = HoldoutChange & Required<Pick<HoldoutChange, "name" | "conditions">>;
 
-const NOT_FOUND = () => new Refusal("not_found", "Not found.");
+/** Holdouts: a change of one changes the flags of its experiments, which go on without one that is removed. */
+export type Holdouts = ExperimentParts<Holdout, HoldoutDraft, HoldoutChange>;
 
 /** {@link Holdouts} over a store. */
 export function createHoldouts({
@@ -53,7 +40,7 @@ export function createHoldouts({
 }): Holdouts {
   const write = (authorId: number) => ({ authorId, now: clock(), describe: describeHoldout });
   const required = async (found: PartRecord | undefined): Promise<Holdout> => {
-    if (!found) throw NOT_FOUND();
+    if (!found) throw new Refusal("not_found", "Not found.");
     return holdoutOf(found);
   };
 
@@ -108,11 +95,11 @@ export function createHoldouts({
       return saved;
     },
 
-    holdout: async (projectId, id) => required((await holdoutStore.parts(projectId, [id])).get(id)),
+    part: async (projectId, id) => required((await holdoutStore.parts(projectId, [id])).get(id)),
 
     async list(projectId, page) {
       const { count, parts } = await holdoutStore.list(projectId, page);
-      return { count, holdouts: parts.map(holdoutOf) };
+      return { count, parts: parts.map(holdoutOf) };
     },
 
     async remove(projectId, id, authorId) {

@@ -1,8 +1,8 @@
 import type { JsonObject } from "@hedgerow/core/json";
 import { describeChanges } from "../activity/describe-change.ts";
 import { Refusal } from "../http/errors.ts";
-import type { Page } from "../http/pagination.ts";
 import type { ExperimentPartStore, PartRecord } from "./experiment-part-store.ts";
+import type { ExperimentParts } from "./experiment-parts.ts";
 
 /** A metric that experiments share. */
 export interface SavedMetric extends Omit<PartRecord, "content"> {
@@ -18,29 +18,11 @@ export interface SavedMetricChange {
   readonly tags?: readonly string[];
 }
 
-/** Shared metrics as their owners handle them. Ids of other projects' metrics are unknown ids. */
-export interface SavedMetrics {
-  create(
-    projectId: number,
-    draft: SavedMetricChange & Required<Pick<SavedMetricChange, "name" | "query">>,
-    authorId: number,
-  ): Promise<SavedMetric>;
-  /** Experiments measure what it is from then on. Throws `not_found`. */
-  update(
-    projectId: number,
-    id: number,
-    change: SavedMetricChange,
-    authorId: number,
-  ): Promise<SavedMetric>;
-  /** Throws `not_found`. */
-  savedMetric(projectId: number, id: number): Promise<SavedMetric>;
-  list(
-    projectId: number,
-    page: Page,
-  ): Promise<{ count: number; savedMetrics: readonly SavedMetric[] }>;
-  /** No experiment measures it any more. Throws `not_found`. */
-  remove(projectId: number, id: number, authorId: number): Promise<void>;
-}
+export type SavedMetricDraft = SavedMetricChange &
+  Required<Pick<SavedMetricChange, "name" | "query">>;
+
+/** Shared metrics: experiments measure what one is after a change, and none that is removed. */
+export type SavedMetrics = ExperimentParts<SavedMetric, SavedMetricDraft, SavedMetricChange>;
 
 /** {@link SavedMetrics} over a store. */
 export function createSavedMetrics({
@@ -76,12 +58,12 @@ export function createSavedMetrics({
         ),
       ),
 
-    savedMetric: async (projectId, id) =>
+    part: async (projectId, id) =>
       required((await savedMetricStore.parts(projectId, [id])).get(id)),
 
     async list(projectId, page) {
       const { count, parts } = await savedMetricStore.list(projectId, page);
-      return { count, savedMetrics: parts.map(savedMetricOf) };
+      return { count, parts: parts.map(savedMetricOf) };
     },
 
     async remove(projectId, id, authorId) {

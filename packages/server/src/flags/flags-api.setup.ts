@@ -220,7 +220,7 @@ export async function openFlagsApi({
         clock: () => clock.now,
       });
       holdoutRoutes(management, {
-        holdouts: createHoldouts({
+        parts: createHoldouts({
           holdoutStore,
           experimentStore,
           followHoldout: experiments.followHoldout,
@@ -230,7 +230,7 @@ export async function openFlagsApi({
         accounts,
       });
       savedMetricRoutes(management, {
-        savedMetrics: createSavedMetrics({ savedMetricStore, clock: () => clock.now }),
+        parts: createSavedMetrics({ savedMetricStore, clock: () => clock.now }),
         activityLog,
         accounts,
       });
