@@ -104,7 +104,7 @@ export class HostAnswers {
     if (known !== undefined) return known;
     const settings: Record<string, unknown> = { ...(options as object | null) };
     // The zone of the machine is nobody's business.
-    if (kind === "DateTimeFormat") settings["timeZone"] ??= "UTC";
+    if (kind === "DateTimeFormat") settings.timeZone ??= "UTC";
     const made = new (constructorOf(kind))(locales as string, settings as never);
     if (this.#formatters.size >= MAX_FORMATTERS) this.#formatters.clear();
     this.#formatters.set(key, made);
@@ -261,34 +261,12 @@ function signsOf(separator: unknown, equals: unknown): [string | undefined, stri
   return [sign(separator), sign(equals)];
 }
 
-function fieldsOf(url: URL): unknown {
-  const {
-    href,
-    origin,
-    protocol,
-    username,
-    password,
-    host,
-    hostname,
-    port,
-    pathname,
-    search,
-    hash,
-  } = url;
-  return {
-    href,
-    origin,
-    protocol,
-    username,
-    password,
-    host,
-    hostname,
-    port,
-    pathname,
-    search,
-    hash,
-  };
-}
+const URL_FIELDS = [
+  ...(["href", "origin", "protocol", "username", "password", "host"] as const),
+  ...(["hostname", "port", "pathname", "search", "hash"] as const),
+];
+
+const fieldsOf = (url: URL) => Object.fromEntries(URL_FIELDS.map((field) => [field, url[field]]));
 
 function answerDecode([op, text, options]: Values): unknown {
   if (op === "label") return new TextDecoder(String(text)).encoding;
