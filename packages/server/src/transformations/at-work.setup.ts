@@ -24,6 +24,8 @@ export async function transformationsPipeline(
     readonly limits?: SandboxLimits;
     readonly isAllowed?: AtWorkDeps["isAllowed"];
     readonly clock?: () => Date;
+    /** What is asked for configs to run, in the place of the store. */
+    readonly configsOf?: (store: AtWorkDeps["configs"]) => AtWorkDeps["configs"];
   } = {},
 ) {
   const pipeline = options.pipeline ?? temporaryPipeline();
@@ -47,7 +49,7 @@ export async function transformationsPipeline(
   });
   const observed = { out: 0, dropped: 0, failed: 0, disabled: 0 };
   const work = await startTransformations({
-    configs: configStore,
+    configs: options.configsOf?.(configStore) ?? configStore,
     sandbox,
     records,
     storage: createTransformationStorage(database),
@@ -178,10 +180,15 @@ export async function transformationsPipeline(
       return sum;
     },
 
-    async close() {
+    /** Stops all that runs; the pipeline can be taken up again. */
+    async stop() {
       await pipeline.stopWorker();
       await work.close();
       await sandbox.close();
+    },
+
+    async close() {
+      await this.stop();
       await pipeline.remove();
     },
   };

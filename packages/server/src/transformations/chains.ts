@@ -13,11 +13,11 @@ export interface Chain {
 
 /** The transformations at work in all projects. */
 export interface Chains {
-  /** `undefined` where nothing is enabled. */
+  /** `undefined` where nothing was ever enabled. */
   get(projectId: number): Chain | undefined;
   all(): Iterable<Chain>;
   stage(projectId: number, configId: number): Stage | undefined;
-  /** Reads what every project has enabled. */
+  /** Reads what every project has enabled. Reports what cannot be read of one, and goes on. */
   load(): Promise<void>;
   /**
    * Reads what a project has enabled now: whatever was committed before the call is at work when it
@@ -73,11 +73,9 @@ export function createChains({
       onStarted(fresh, known);
       return [fresh];
     });
-    if (stages.length === 0) chains.delete(projectId);
-    else {
-      const transforming = stages.filter(({ isTransforming }) => isTransforming);
-      chains.set(projectId, { revision, stages, transforming });
-    }
+    const transforming = stages.filter(({ isTransforming }) => isTransforming);
+    // An empty one too: it tells which revision was read.
+    chains.set(projectId, { revision, stages, transforming });
     for (const stage of before?.stages ?? []) if (!stages.includes(stage)) retire(stage);
   }
 
@@ -93,6 +91,15 @@ export function createChains({
     return reading;
   }
 
+  /** What cannot be read of one project keeps no other waiting; it is read anew with the next look. */
+  async function refreshSafely(projectId: number): Promise<void> {
+    try {
+      await refresh(projectId);
+    } catch (error) {
+      reportFault(error, `transformations of project ${projectId} could not be read`);
+    }
+  }
+
   return {
     get: (projectId) => chains.get(projectId),
     all: () => chains.values(),
@@ -100,7 +107,7 @@ export function createChains({
       chains.get(projectId)?.stages.find((stage) => stage.configId === configId),
 
     async load() {
-      for (const projectId of await configs.projectsToRun()) await refresh(projectId);
+      for (const projectId of await configs.projectsToRun()) await refreshSafely(projectId);
     },
 
     refresh,
@@ -110,7 +117,9 @@ export function createChains({
         const ids = new Set([...(await configs.projectsToRun()), ...chains.keys()]);
         const revisions = await configs.revisions([...ids]);
         for (const id of ids) {
-          if ((chains.get(id)?.revision ?? 0) !== (revisions.get(id) ?? 0)) await refresh(id);
+          if ((chains.get(id)?.revision ?? 0) !== (revisions.get(id) ?? 0)) {
+            await refreshSafely(id);
+          }
         }
       } catch (error) {
         reportFault(error, "changes of transformations could not be looked for");

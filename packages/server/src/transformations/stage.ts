@@ -1,3 +1,4 @@
+import { encodeJson } from "@hedgerow/core/exact-json";
 import type { JsonObject } from "@hedgerow/core/json";
 import { configFieldsOf, withDefaults } from "@hedgerow/core/transformations/config-schema";
 import type {
@@ -227,7 +228,7 @@ export function isFailure(started: Instance | StartFailure): started is StartFai
 }
 
 function fingerprintOf({ config, transformation, version, attachments }: RunnableConfig): string {
-  return JSON.stringify([
+  return encodeJson([
     config.config,
     config.allowedHosts,
     transformation.name,
