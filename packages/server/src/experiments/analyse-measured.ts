@@ -46,10 +46,8 @@ export interface CellResult extends Comparisons {
 
 /** What a day's end said of a treatment. */
 export interface DayVariant {
-  readonly variant: string;
   readonly arm: ArmMeasure;
   readonly failures: readonly ValidationFailure[];
-  readonly n: number;
   /** The metric's value; `null` while it has none. */
   readonly value: number | null;
   /** The difference to the control, with an interval that holds at every look; `null` while unknown. */
@@ -61,7 +59,7 @@ export interface DayVariant {
 /** A metric as it stood at the end of a day. */
 export interface DayResult {
   readonly day: string;
-  readonly baseline: Pick<DayVariant, "variant" | "arm" | "failures" | "n" | "value">;
+  readonly baseline: Pick<DayVariant, "arm" | "failures" | "value">;
   readonly variants: readonly DayVariant[];
 }
 
@@ -226,10 +224,8 @@ function dayResultOf(
       const failures = validateVariant(arm.sums, kind, false);
       const isValid = failures.length === 0 && baseFailures.length === 0;
       return {
-        variant: arm.variant,
         arm,
         failures,
-        n: arm.sums.n,
         value: own?.mean ?? null,
         difference:
           isKnown && base && own
@@ -250,10 +246,8 @@ function dayResultOf(
   return {
     day,
     baseline: {
-      variant: control.variant,
       arm: control,
       failures: baseFailures,
-      n: control.sums.n,
       value: base?.mean ?? null,
     },
     variants,

@@ -285,6 +285,36 @@ describe("our own numbers of experiments", () => {
     }
   });
 
+  it("[XR-19] tells the events of a variant day by day, though one unit is no sample", async () => {
+    const peek = (user: string, arm: string) =>
+      happen("peeked", user, start + 2 * HOUR_MS, { "$feature/arms": arm });
+    await api.capture([
+      ...users("control", 3).map((user) => peek(user, "control")),
+      peek("better0", "better"),
+      ...[1, 1.1, 2.1].map((days) => happen("tapped", "better0", start + days * DAY_MS)),
+    ]);
+    const query = (event: string) => ({
+      kind: "TrendsQuery",
+      series: [{ kind: "EventsNode", event }],
+    });
+    const { insight } = await api.query({
+      kind: "ExperimentTrendsQuery",
+      experiment_id: id,
+      count_query: query("tapped"),
+      exposure_query: query("peeked"),
+    });
+    const better = insight.find(({ label }: { label: string }) => label === "better");
+    expect(better.count).toBe(3);
+    expect(better.data).toEqual(
+      better.days.map(
+        (day: string) =>
+          [1, 1.1, 2.1].filter(
+            (days) => new Date(start + days * DAY_MS).toISOString().slice(0, 10) <= day,
+          ).length,
+      ),
+    );
+  });
+
   it("[XR-19] counts the exposures of an older query by its own event, and sums as counts", async () => {
     await api.capture(
       users("control", 10).map((user) =>

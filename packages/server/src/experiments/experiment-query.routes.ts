@@ -8,7 +8,6 @@ import type { AnalyseExperiment, AnalysisRequest } from "./analyse-experiment.ts
 import { classicResultOf, missingData, NO_DATA } from "./classic-result.ts";
 import {
   type ClassicQuestion,
-  isRefreshing,
   QueryAnswer,
   QueryBody,
   questionOf,
@@ -30,6 +29,7 @@ import {
   metricOf,
   queryMetricOf,
 } from "./metric.schemas.ts";
+import { isRefreshing } from "./refresh.schemas.ts";
 
 /** Queries about experiments: who was exposed, and what a metric says (posthog-api 5.11). */
 export function experimentQueryRoutes(

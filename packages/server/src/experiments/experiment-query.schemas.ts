@@ -34,11 +34,6 @@ export const QueryBody = Type.Object({
   ),
 });
 
-/** Whether an answer is to be computed anew, by any of the ways that clients ask for it. */
-export function isRefreshing(refresh: unknown): boolean {
-  return refresh === true || refresh === "force_blocking" || refresh === "force_async";
-}
-
 /** What a query answers depends on its kind (statistics 1.8, 1.9). */
 export const QueryAnswer = AnyObject;
 
@@ -205,8 +200,8 @@ export function wireClassicQuery(
 /** A variant's events as a series: so many by the end of each day. */
 function wireTrend({ variant, sums }: ArmMeasure, days: Analysis["days"]) {
   const counts = days.map(({ baseline, variants }) => {
-    const day = [baseline, ...variants].find((one) => one.variant === variant);
-    return day?.value ? Number((day.value * day.n).toPrecision(12)) : 0;
+    const day = [baseline, ...variants].find(({ arm }) => arm.variant === variant);
+    return day?.arm.sums.sum ?? 0;
   });
   return {
     label: variant,
@@ -321,7 +316,8 @@ export function wireFamily(
   };
 }
 
-function wireArm({ arm, failures }: Analysis["baseline"]) {
+/** A variant's sums in PostHog's fields, and why they are not compared. */
+export function wireArm({ arm, failures }: Analysis["baseline"]) {
   return {
     key: arm.variant,
     ...wireSums(arm.sums),
@@ -330,7 +326,11 @@ function wireArm({ arm, failures }: Analysis["baseline"]) {
   };
 }
 
-function wireNumbers({ numbers }: VariantResult, method: PosthogMethod["method"]) {
+/** PostHog's numbers under the names that the method has for them; nothing where there are none. */
+export function wireNumbers(
+  { numbers }: Pick<VariantResult, "numbers">,
+  method: PosthogMethod["method"],
+) {
   if (numbers === null) return {};
   const { significant, probability, interval } = numbers;
   return method === "bayesian"

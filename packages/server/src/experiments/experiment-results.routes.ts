@@ -32,15 +32,7 @@ import {
   lookbackOf,
   methodOf,
 } from "./metric.schemas.ts";
-
-/** Whether answers are to be computed anew; those of ended experiments stay as they are. */
-const RefreshQuery = Type.Object({
-  refresh: Type.Optional(
-    Type.String({
-      description: "`true` computes anew what is not final: results after the end are.",
-    }),
-  ),
-});
+import { asksToRefresh, RefreshQuery } from "./refresh.schemas.ts";
 
 const EXPERIMENT = "/api/projects/:project_id/experiments/:id";
 
@@ -70,7 +62,7 @@ export function experimentResultsRoutes(
       balanced: balancedSettingsOf(statsConfig, parameters, { sent, attr }),
       breakdown: breakdownOf(sent, attr),
     });
-    const refresh = queryText(request.query, "refresh") === "true";
+    const refresh = asksToRefresh(request.query);
     const analyse = async (metrics: readonly JudgedMetric[]) => {
       const analyses = await analyseExperiment.analyseAll({
         project,

@@ -15,6 +15,7 @@ import {
 } from "./experiment-timeseries.schemas.ts";
 import type { Experiments } from "./experiments.ts";
 import { anyMetricOf, exposureOf, methodOf } from "./metric.schemas.ts";
+import { asksToRefresh } from "./refresh.schemas.ts";
 
 /** How a metric's estimate and its interval went from day to day (posthog-api 5.14). */
 export function experimentTimeseriesRoutes(
@@ -55,7 +56,7 @@ export function experimentTimeseriesRoutes(
         project,
         view,
         criteria: exposureOf(view.experiment, project.timeZone),
-        refresh: queryText(request.query, "refresh") === "true",
+        refresh: asksToRefresh(request.query),
         metric: anyMetricOf(found.sent, found.attr, project.timeZone),
         method,
         options: { byDay: true },

@@ -2,20 +2,16 @@ import { Type } from "typebox";
 import { wireInstant } from "../http/wire-instant.ts";
 import { AnyObject } from "../http/wire-schemas.ts";
 import type { Analysis } from "./analyse-experiment.ts";
-import type { DayResult, DayVariant } from "./analyse-measured.ts";
-import { wireSums } from "./balanced-numbers.schemas.ts";
-import type { JudgedMetric } from "./experiment-query.schemas.ts";
+import type { DayResult } from "./analyse-measured.ts";
+import { type JudgedMetric, wireArm, wireNumbers } from "./experiment-query.schemas.ts";
+import { RefreshQuery } from "./refresh.schemas.ts";
 
 export const TimeseriesParameters = Type.Object({
   metric_uuid: Type.Optional(Type.String({ description: "The `uuid` of one of its metrics." })),
   fingerprint: Type.Optional(
     Type.String({ description: "Not looked at: the metric as it is now." }),
   ),
-  refresh: Type.Optional(
-    Type.String({
-      description: "`true` computes anew what is not final: results after the end are.",
-    }),
-  ),
+  ...RefreshQuery.properties,
 });
 
 /** A metric as it stood at the end of each day, by day. */
@@ -64,21 +60,4 @@ function wireDay({ baseline, variants }: DayResult, method: "bayesian" | "freque
       },
     })),
   };
-}
-
-function wireArm({ arm, failures }: Pick<DayVariant, "arm" | "failures">) {
-  return {
-    key: arm.variant,
-    ...wireSums(arm.sums),
-    ...(arm.stepCounts && { step_counts: arm.stepCounts }),
-    validation_failures: failures,
-  };
-}
-
-function wireNumbers({ numbers }: DayVariant, method: "bayesian" | "frequentist") {
-  if (numbers === null) return {};
-  const { significant, probability, interval } = numbers;
-  return method === "bayesian"
-    ? { significant, chance_to_win: probability, credible_interval: interval }
-    : { significant, p_value: probability, confidence_interval: interval };
 }
