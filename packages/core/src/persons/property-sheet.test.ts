@@ -45,6 +45,18 @@ describe("properties of a person", () => {
     });
   });
 
+  it("[PE-3] are what an event asks for rather than what it says by itself, `null` as well", () => {
+    const automatic = {
+      names: [{ name: "$browser", initial: "$initial_browser" }],
+      values: ["Firefox"],
+    };
+    const asked = { set: { $browser: null }, setOnce: { $initial_browser: null } };
+    const sheet = new PropertySheet();
+    expect(sheet.apply({ ...changes(asked), automatic }, 1)).toBe("changed");
+    expect(sheet.state.properties).toEqual({ $initial_browser: null, $browser: null });
+    expect(sheet.apply({ ...changes(asked), automatic }, 1)).toBe("unchanged");
+  });
+
   it("[PE-3] can be set once again after they were removed", () => {
     expect(
       valuesAfter([1, { set: { a: 1 } }], [2, { unset: ["a"] }], [3, { setOnce: { a: 3 } }]),

@@ -193,7 +193,9 @@ export class PropertySheet {
     for (let at = 0; at < names.length; at++) {
       const { initial } = names[at] as AutomaticName;
       const named = setOnce.size > 0 ? setOnce.get(initial) : undefined;
-      if (this.#setOnce(initial, named ?? (values[at] as Json), atMs)) changed = true;
+      // `null` is asked for as well.
+      const value = named === undefined ? (values[at] as Json) : named;
+      if (this.#setOnce(initial, value, atMs)) changed = true;
     }
     if (setOnce.size > 0) {
       for (const [name, value] of setOnce) if (this.#setOnce(name, value, atMs)) changed = true;
@@ -201,7 +203,8 @@ export class PropertySheet {
     for (let at = 0; at < names.length; at++) {
       const { name } = names[at] as AutomaticName;
       const named = set.size > 0 ? set.get(name) : undefined;
-      if (this.#set(name, named ?? (values[at] as Json), atMs)) changed = true;
+      const value = named === undefined ? (values[at] as Json) : named;
+      if (this.#set(name, value, atMs)) changed = true;
     }
     if (set.size > 0) {
       for (const [name, value] of set) if (this.#set(name, value, atMs)) changed = true;
@@ -346,7 +349,7 @@ function valueText(value: Json): string {
 
 /** Scalars only: whether objects are the same does not pay to find out. */
 function isSame(a: Json | undefined, b: Json): boolean {
-  return a === b && typeof b !== "object";
+  return a === b && (b === null || typeof b !== "object");
 }
 
 /** What a property adds to the JSON text: name, colon, value and comma. */
