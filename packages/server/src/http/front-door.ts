@@ -160,9 +160,7 @@ const MAX_PATIENT_MS = 0.5;
  */
 function createTurns(faults: FaultLog, isLast: () => boolean): (arrived: Arrived) => void {
   let waiting: Arrived[] = [];
-  let patient: Arrived[] = [];
-  /** How many of the patient ones have had their turn already. */
-  let taken = 0;
+  const patient: Arrived[] = [];
   let isTurnSet = false;
 
   const answerTo = (arrived: Arrived) =>
@@ -194,16 +192,11 @@ function createTurns(faults: FaultLog, isLast: () => boolean): (arrived: Arrived
 
   function respondToPatient(): void {
     const startedMs = performance.now();
-    while (taken < patient.length) {
-      const arrived = patient[taken++] as Arrived;
+    for (let arrived = patient.shift(); arrived; arrived = patient.shift()) {
       give(arrived, answerTo(arrived));
       if (performance.now() - startedMs > MAX_PATIENT_MS) break;
     }
-    if (taken < patient.length) setTurn();
-    else {
-      patient = [];
-      taken = 0;
-    }
+    if (patient.length > 0) setTurn();
   }
 
   function setTurn(): void {

@@ -47,7 +47,8 @@ export function readFormFiles(
   return files;
 }
 
-function delimiterOf(contentType: string | undefined): string | undefined {
+/** What stands between the parts of a multipart form, by its content type. */
+export function delimiterOf(contentType: string | undefined): string | undefined {
   const boundary = /boundary=(?:"([^"]+)"|([^;\s]+))/i.exec(contentType ?? "");
   return boundary?.[1] ?? boundary?.[2];
 }

@@ -3,6 +3,7 @@ import type { FastifyRequest, RequestPayload } from "fastify";
 import { MAX_BODY_BYTES } from "./app.ts";
 import { bearerOf } from "./credentials.ts";
 import { Refusal } from "./errors.ts";
+import { delimiterOf } from "./read-form.ts";
 
 /** Where the bytes of a file go as they come, with a pause for whoever takes them. */
 export type TakeBytes = (bytes: Buffer) => Promise<void>;
@@ -30,8 +31,7 @@ export async function takeFormFile(
   payload: RequestPayload,
 ): Promise<RequestPayload> {
   const { "content-type": type, "content-length": length } = request.headers;
-  const boundary = /^multipart\/form-data\b.*boundary=(?:"([^"]+)"|([^;\s]+))/i.exec(type ?? "");
-  const delimiter = boundary?.[1] ?? boundary?.[2];
+  const delimiter = /^multipart\/form-data\b/i.test(type ?? "") ? delimiterOf(type) : undefined;
   const isTaken =
     delimiter !== undefined &&
     bearerOf(request) !== undefined &&
