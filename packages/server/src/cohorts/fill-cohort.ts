@@ -47,8 +47,8 @@ export async function fillCohort<Batch extends NamedPersons>(
       told(added, batch);
     }
   } catch (error) {
-    // Counted now, and told of as broken off.
-    await memberships.fill(projectId, id, clock(), BROKEN_OFF);
+    // Counted now, and told of as broken off; the lease tells the same where that fails as well.
+    await memberships.fill(projectId, id, clock(), BROKEN_OFF).catch(() => {});
     throw error;
   }
   await memberships.settle(projectId, id, after(DAY_MS));

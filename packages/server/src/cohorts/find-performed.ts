@@ -22,7 +22,7 @@ interface LookUpTools {
   readonly pause: () => Promise<void>;
 }
 
-/** What all patterns on events may cost: nobody waits for a calculation. */
+/** What the patterns on events of one behavior may cost, whatever the number of its periods: nobody waits for a calculation. */
 const PATTERN_BUDGETS = 100_000;
 
 /** Finds out who shows a behavior at an instant. Rejects as the source of events does. */
@@ -104,21 +104,22 @@ function doingsOf(
   { projectId, timeZone }: { readonly projectId: number; readonly timeZone: string },
   { performers, backtracking, now, pause }: LookUpTools,
 ): Doings {
+  const properties =
+    eventFilters.length === 0
+      ? null
+      : compilePropertySearch(eventFilters, {
+          now,
+          timeZone,
+          backtracking,
+          patternBudgets: PATTERN_BUDGETS,
+        });
   const instant = (ms: number | null) => (ms === null ? null : new Date(ms));
   const queryOf = ({ afterMs, beforeMs }: Bounds): PerformersQuery => ({
     projectId,
     event,
     after: instant(afterMs),
     before: instant(beforeMs),
-    properties:
-      eventFilters.length === 0
-        ? null
-        : compilePropertySearch(eventFilters, {
-            now,
-            timeZone,
-            backtracking,
-            patternBudgets: PATTERN_BUDGETS,
-          }),
+    properties,
   });
   async function* oneByOne(query: PerformersQuery): AsyncGenerator<Moment> {
     for await (const run of performers.moments(query)) {
@@ -167,15 +168,18 @@ async function findSequence(
     return among(found, (uuid) => found.times(uuid) > 0);
   }
   const firsts = doings.moments(bounds)[Symbol.asyncIterator]();
-  let first = await firsts.next();
-  for await (const { personId, atMs } of doings.momentsOf(next, bounds)) {
-    while (first.done !== true && first.value.atMs < atMs) {
-      start(first.value.personId, first.value.atMs);
-      first = await firsts.next();
+  try {
+    let first = await firsts.next();
+    for await (const { personId, atMs } of doings.momentsOf(next, bounds)) {
+      while (first.done !== true && first.value.atMs < atMs) {
+        start(first.value.personId, first.value.atMs);
+        first = await firsts.next();
+      }
+      follow(personId, atMs);
     }
-    follow(personId, atMs);
+  } finally {
+    await firsts.return?.();
   }
-  await firsts.return?.();
   return among(found, (uuid) => found.times(uuid) > 0);
 }
 
