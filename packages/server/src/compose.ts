@@ -371,7 +371,10 @@ async function compose(
     places: geoIp,
     persons,
     capture: async (captured) => {
-      await log.append(captured);
+      const positions = await log.append(captured);
+      pendingPersons.add(
+        captured.map((event, index) => ({ position: positions[index] ?? Number.NaN, event })),
+      );
     },
     warnings,
     disableFailing: transformationConfigs.disableFailing,

@@ -185,7 +185,9 @@ function follow(step: Step, before: Kept, outcome: StepOutcome): StepsOutcome {
     case "keep": {
       const { event, propertiesText, changedBy = [step.name] } = outcome;
       const captured = joined(before.captured, outcome.captured);
-      if (event === before.entry.event) return { ...before, captured };
+      if (event === before.entry.event) {
+        return captured === before.captured ? before : { ...before, captured };
+      }
       const { position } = before.entry;
       return {
         kind: "keep",
