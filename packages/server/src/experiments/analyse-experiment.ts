@@ -301,7 +301,7 @@ type KeptExposures = Omit<Exposures, "from" | "to" | keyof Freshness> & {
 const PATTERN_BUDGETS = 1000;
 
 function refuse(detail: string): Refusal {
-  return new Refusal("invalid_input", detail, { attr: "query__experiment_id" });
+  return new Refusal("invalid_input", detail);
 }
 
 /** Metrics of one pass over the events: the units' numbers for more of them take too much memory. */

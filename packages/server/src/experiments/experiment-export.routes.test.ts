@@ -154,6 +154,52 @@ describe("taking results away", () => {
     });
   });
 
+  it("[XR-20] JSON has the cells of metrics that are broken down, as results have", async () => {
+    const funnel = { kind: "ExperimentMetric", metric_type: "funnel", series: [SOURCE] };
+    const { id } = await api.done("POST", "experiments", {
+      name: "Plans",
+      feature_flag_key: "plans",
+      start_date: new Date(start).toISOString(),
+      metrics: [{ ...funnel, breakdownFilter: { breakdown: "plan" } }],
+    });
+    await api.capture(
+      ["control", "test"].flatMap((variant) =>
+        users(`plans-${variant}`, 20).map((user, index) =>
+          called("plans", variant, user, start + HOUR_MS, { plan: index < 5 ? "paid" : "free" }),
+        ),
+      ),
+    );
+    const { metrics } = await api.done("GET", `experiments/${id}/results`);
+    const exported = await api.done("GET", `experiments/${id}/export`);
+    expect(metrics[0].breakdown_results).toHaveLength(2);
+    expect(exported.metrics[0].breakdown_results).toEqual(metrics[0].breakdown_results);
+  });
+
+  it("[XR-20] names no field of a body that was not sent", async () => {
+    const shipped = await api.done("POST", "experiments", {
+      name: "No control",
+      feature_flag_key: "uncontrolled",
+      start_date: new Date(start).toISOString(),
+      metrics: [{ kind: "ExperimentMetric", metric_type: "funnel", series: [SOURCE] }],
+    });
+    const [{ uuid }] = shipped.metrics;
+    const flag = await api.done("GET", `feature_flags/${shipped.feature_flag.id}`);
+    await api.done("PATCH", `feature_flags/${flag.id}`, {
+      filters: {
+        ...flag.filters,
+        multivariate: { variants: [{ key: "test", rollout_percentage: 100 }] },
+      },
+    });
+    for (const asked of ["results", "export", `timeseries_results?metric_uuid=${uuid}`]) {
+      const { status, body } = await api.send("GET", `experiments/${shipped.id}/${asked}`);
+      expect([status, body.code, body.attr]).toEqual([400, "invalid_input", null]);
+    }
+    const asked = await api.send("POST", "query", {
+      query: { kind: "ExperimentQuery", experiment_id: shipped.id, metric: shipped.metrics[0] },
+    });
+    expect([asked.status, asked.body.attr]).toEqual([400, "query__experiment_id"]);
+  });
+
   it("[XR-20] refuses other formats, drafts and experiments without metrics", async () => {
     const refused = async (asked: string) => {
       const { status, body } = await api.send("GET", asked);

@@ -18,6 +18,7 @@ import type { Experiments, ExperimentView } from "./experiments.ts";
 import {
   anyMetricOf,
   balancedSettingsOf,
+  breakdownOf,
   exposureOf,
   insightMetricOf,
   lookbackOf,
@@ -61,6 +62,7 @@ export function experimentExportRoutes(
           metric,
           method,
           balanced: balancedSettingsOf(statsConfig, parameters, { sent, attr }),
+          breakdown: breakdownOf(sent, attr),
         },
       }));
       const asked = { project, view, criteria };
@@ -68,7 +70,11 @@ export function experimentExportRoutes(
       const analyses = await analyseExperiment.analyseAll({
         ...asked,
         method,
-        metrics: metrics.map(({ judged: { metric, balanced } }) => ({ metric, belief: balanced })),
+        metrics: metrics.map(({ judged: { metric, balanced, breakdown } }) => ({
+          metric,
+          belief: balanced,
+          breakdown,
+        })),
         options: { lookbackMs: lookbackOf(statsConfig) },
       });
       const analysed = metrics.flatMap((metric, index) => {

@@ -8,6 +8,7 @@ import type { AnalyseExperiment, AnalysisRequest } from "./analyse-experiment.ts
 import { classicResultOf, missingData, NO_DATA } from "./classic-result.ts";
 import {
   type ClassicQuestion,
+  namingExperiment,
   QueryAnswer,
   QueryBody,
   questionOf,
@@ -42,6 +43,9 @@ export function experimentQueryRoutes(
     analyseExperiment: AnalyseExperiment;
   },
 ): void {
+  const askExposures = naming(analyseExperiment.exposures);
+  const analyse = naming(analyseExperiment.analyse);
+
   app.post(
     "/api/projects/:project_id/query",
     {
@@ -66,7 +70,7 @@ export function experimentQueryRoutes(
         last_refresh: wireInstant(computedAt),
       });
       if (question.kind === "ExperimentExposureQuery") {
-        const exposures = await analyseExperiment.exposures(asked);
+        const exposures = await askExposures(asked);
         return { ...wireExposures(exposures), ...told(exposures) };
       }
       const method = methodOf(statsConfig);
@@ -78,7 +82,7 @@ export function experimentQueryRoutes(
       const metric = metricOf(sent, "query__metric", project.timeZone);
       const place = { sent, attr: "query__metric" };
       const balanced = balancedSettingsOf(statsConfig, parameters, place);
-      const analysis = await analyseExperiment.analyse({
+      const analysis = await analyse({
         ...asked,
         metric,
         method,
@@ -101,7 +105,7 @@ export function experimentQueryRoutes(
     const metric = queryMetricOf(query, "query", timeZone);
     const marker = exposureOfQuery(query, "query", timeZone) ?? asked.criteria.marker;
     if (startDate === null) throw noResults(NO_DATA);
-    const analysis = await analyseExperiment.analyse({
+    const analysis = await analyse({
       ...asked,
       criteria: { ...asked.criteria, marker },
       metric,
@@ -129,4 +133,17 @@ export function experimentQueryRoutes(
       throw unknownExperiment(id);
     }
   }
+}
+
+/** The same question, whose refusals of an experiment name the field that it was asked by. */
+function naming<Asked, Answer>(
+  ask: (asked: Asked) => Promise<Answer>,
+): (asked: Asked) => Promise<Answer> {
+  return async (asked) => {
+    try {
+      return await ask(asked);
+    } catch (error) {
+      throw namingExperiment(error);
+    }
+  };
 }

@@ -110,6 +110,13 @@ export function unknownExperiment(id: number): Refusal {
   });
 }
 
+/** A refusal of what the experiment is, with the field that named it; others as they are. */
+export function namingExperiment(error: unknown): unknown {
+  return error instanceof Refusal && error.code === "invalid_input" && error.attr === null
+    ? new Refusal(error.code, error.message, { attr: "query__experiment_id" })
+    : error;
+}
+
 function missing(attr: string): Refusal {
   return new Refusal("required", "This field is required.", { attr });
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { Refusal } from "../http/errors.ts";
-import { exposureCriteriaOf, methodOf, metricOf } from "./metric.schemas.ts";
+import { exposureCriteriaOf, methodOf, metricOf, queryMetricOf } from "./metric.schemas.ts";
 
 const SOURCE = { kind: "EventsNode", event: "bought" };
 const METRIC = { kind: "ExperimentMetric", metric_type: "mean", source: SOURCE };
@@ -105,6 +105,35 @@ describe("reading metrics", () => {
       ],
     ] as const)
       expect([attr, refused(() => read(fields)).attr]).toEqual([attr, attr]);
+  });
+
+  it("[XM-9] reads the exclusions of an older funnel, and refuses what they cannot mean", () => {
+    const funnel = (exclusions: unknown, more: object = {}) =>
+      queryMetricOf(
+        {
+          kind: "ExperimentFunnelsQuery",
+          funnels_query: {
+            series: [SOURCE, { ...SOURCE, event: "paid" }],
+            funnelsFilter: { exclusions: exclusions as never, ...more },
+          },
+        },
+        "m",
+        "UTC",
+      );
+    const refund = { ...SOURCE, event: "refunded", funnelFromStep: 0, funnelToStep: 1 };
+    expect(funnel([refund])).toMatchObject({
+      kind: "funnel",
+      exclusions: [{ events: { event: "refunded", filters: [] }, from: 1, to: 2 }],
+    });
+    expect(funnel([])).not.toHaveProperty("exclusions");
+    const at = "m__funnels_query__funnelsFilter__exclusions";
+    for (const [exclusions, more, attr] of [
+      [{}, {}, at],
+      [[5], {}, `${at}__0`],
+      [[{ ...refund, funnelToStep: 0 }], {}, `${at}__0__funnelToStep`],
+      [[refund], { funnelOrderType: "unordered" }, at],
+    ] as const)
+      expect(refused(() => funnel(exclusions, more)).attr).toBe(attr);
   });
 
   it("[XR-12] reads how to expose and how to compare, and refuses what is neither", () => {

@@ -73,12 +73,16 @@ export function queryMetricOf(sent: JsonObject, attr: string, timeZone: string):
   const order = choiceOf(filter, "funnelOrderType", ["ordered", "unordered", "strict"]);
   if (order === "strict")
     throw refuse(filter, "funnelOrderType", "Steps are measured ordered or unordered.");
+  const funnel = {
+    steps: nodesOf(query).map((node) => eventOf(node)),
+    order: order ?? ("ordered" as const),
+  };
   return {
     ...common,
     kind: "funnel",
     conversionWindowMs: Math.round((window ?? DEFAULT_WINDOW) * TIME_UNIT_MS[unit ?? "day"]),
-    steps: nodesOf(query).map((node) => eventOf(node)),
-    order: order ?? "ordered",
+    ...funnel,
+    ...exclusionsOf(filter, funnel),
   };
 }
 
@@ -149,7 +153,7 @@ export function metricOf(sent: JsonObject, attr: string, timeZone: string): Metr
         denominator: sourceOf(inside(place, "denominator")),
       };
     case "funnel": {
-      const steps = stepsOf(place);
+      const steps = nodesOf(place).map((node) => eventOf(node));
       const order = choiceOf(place, "funnel_order_type", ["ordered", "unordered"]) ?? "ordered";
       return { ...common, kind: type, steps, order, ...exclusionsOf(place, { steps, order }) };
     }
@@ -587,19 +591,6 @@ function filtersOf(place: Place): readonly MeasuredProperty[] {
     const problem = validateComparison(operator, value, place.timeZone);
     if (problem) throw new Refusal("invalid_input", problem.detail, { attr: one.attr });
     return { key, operator: operator as Operator, value };
-  });
-}
-
-function stepsOf(place: Place): readonly MeasuredEvent[] {
-  const series = ownValue(place.object, "series");
-  if (series === undefined || series === null) throw missing(place, "series");
-  if (!Array.isArray(series)) throw refuse(place, "series", "Expected a list of items.");
-  if (series.length === 0) throw refuse(place, "series", "A funnel needs at least one step.");
-  if (series.length > MAX_STEPS)
-    throw refuse(place, "series", `A funnel has at most ${MAX_STEPS} steps.`);
-  return (series as readonly Json[]).map((step, index) => {
-    if (!isJsonObject(step)) throw refuse(place, `series__${index}`, "Expected an object.");
-    return eventOf({ ...place, object: step, attr: `${place.attr}__series__${index}` });
   });
 }
 
