@@ -1,7 +1,7 @@
 import type { TimeZone } from "../flags/zoned-date.ts";
 import { type FunnelEvent, furthestStep, stepsDoneInAnyOrder } from "./funnel.ts";
 import { type FunnelMetric, type RetentionMetric, startOfUnit, TIME_UNIT_MS } from "./metric.ts";
-import { type Retention, retentionOf } from "./retention.ts";
+import { comesBack, type Retention } from "./retention.ts";
 
 /**
  * How many of a funnel's steps a unit did; step 0 of its events is the exposure, of which there must be
@@ -33,28 +33,48 @@ export function retentionOfUnit(
   exposureMs: number,
   { metric, zone }: { readonly metric: RetentionMetric; readonly zone: TimeZone },
 ): Retention {
+  const unit = createUnitRetention(exposureMs, { metric, zone });
+  for (const event of events) unit.add(event);
+  return unit.outcome();
+}
+
+/** A unit's retention by the events so far, which are added in any order. */
+export interface UnitRetention {
+  add(event: FunnelEvent): void;
+  outcome(): Retention;
+}
+
+/** {@link retentionOfUnit} of events that come one by one; each is read once. */
+export function createUnitRetention(
+  exposureMs: number,
+  { metric, zone }: { readonly metric: RetentionMetric; readonly zone: TimeZone },
+): UnitRetention {
   const latestStart =
     metric.conversionWindowMs === null
       ? Number.POSITIVE_INFINITY
       : exposureMs + metric.conversionWindowMs;
+  const beginningOf = startOfUnit(metric.unit, zone);
+  const rule = { ...metric, unit: TIME_UNIT_MS[metric.unit] };
   let first = Number.POSITIVE_INFINITY;
   let last = Number.NEGATIVE_INFINITY;
+  // Beginnings of their units; of many in one the first alone.
   const completions: number[] = [];
-  for (const { at, steps } of events) {
-    if (steps.includes(0) && at >= exposureMs && at < latestStart) {
-      first = Math.min(first, at);
-      last = Math.max(last, at);
-    }
-    if (steps.includes(1)) completions.push(at);
-  }
-  const starts = first > last ? [] : [first, last];
-  return retentionOf(starts, completions, exposureMs, {
-    windowStart: metric.windowStart,
-    windowEnd: metric.windowEnd,
-    unit: TIME_UNIT_MS[metric.unit],
-    startOfUnit: startOfUnit(metric.unit, zone),
-    startHandling: metric.startHandling,
-  });
+  return {
+    add({ at, steps }) {
+      if (steps.includes(0) && at >= exposureMs && at < latestStart) {
+        first = Math.min(first, at);
+        last = Math.max(last, at);
+      }
+      if (!steps.includes(1)) return;
+      const beginning = beginningOf(at);
+      if (completions.at(-1) !== beginning) completions.push(beginning);
+    },
+    outcome() {
+      if (first > last) return { started: false, retained: false };
+      const start = metric.startHandling === "first_seen" ? first : last;
+      return { started: true, retained: comesBack(beginningOf(start), completions, rule) };
+    },
+  };
 }
 
 /**

@@ -32,10 +32,18 @@ export function retentionOf(
   const counted = starts.filter((at) => at >= exposure);
   if (counted.length === 0) return { started: false, retained: false };
   const start = rule.startHandling === "first_seen" ? Math.min(...counted) : Math.max(...counted);
-  const base = rule.startOfUnit(start);
-  const retained = completions.some((at) => {
-    const units = (rule.startOfUnit(at) - base) / rule.unit;
-    return units >= rule.windowStart && units <= rule.windowEnd;
+  const begun = completions.map(rule.startOfUnit);
+  return { started: true, retained: comesBack(rule.startOfUnit(start), begun, rule) };
+}
+
+/** Whether a completion lies in the window after a start, all told by the beginnings of their units. */
+export function comesBack(
+  start: number,
+  completions: readonly number[],
+  { unit, windowStart, windowEnd }: Pick<RetentionRule, "unit" | "windowStart" | "windowEnd">,
+): boolean {
+  return completions.some((completion) => {
+    const units = (completion - start) / unit;
+    return units >= windowStart && units <= windowEnd;
   });
-  return { started: true, retained };
 }

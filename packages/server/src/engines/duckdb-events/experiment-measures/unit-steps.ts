@@ -1,5 +1,5 @@
 import type { FunnelEvent } from "@hedgerow/core/experiments/funnel";
-import { retentionOfUnit, stepsReached } from "@hedgerow/core/experiments/measure-unit";
+import { createUnitRetention, stepsReached } from "@hedgerow/core/experiments/measure-unit";
 import type {
   FunnelMetric,
   MeasuredEvent,
@@ -8,7 +8,7 @@ import type {
 import type { TimeZone } from "@hedgerow/core/flags/zoned-date";
 import { QueryTooLong } from "../../../events/event-store.ts";
 import type { ArmMeasure } from "../../../experiments/experiment-measures.ts";
-import { createSlices } from "../../../platform/slices.ts";
+import { createSlices, type Slices } from "../../../platform/slices.ts";
 import type { Exposed } from "./exposed-units.ts";
 import { identify, matchEvents } from "./matching.ts";
 import {
@@ -50,18 +50,20 @@ export async function measureSteps(
       metric.kind === "funnel" &&
       (metric.conversionWindowMs !== null || (metric.exclusions ?? []).length > 0),
   );
+  const pause = pauses(reading);
   const counts = metrics.map((metric) =>
     countUnits(metric, {
       places: kindsOf(metric).map((kind) => 1 + names.indexOf(identify(kind))),
       zone: reading.query.zone,
       dayStarts: byDay ? reading.query.days.map(({ from }) => from.getTime()) : null,
+      pause,
     }),
   );
   for await (const unit of unitsOf(reading, exposed, [...kinds.values()], {
     hasFunnel,
     startsAnew,
   }))
-    for (const count of counts) count.add(unit);
+    for (const count of counts) await count.add(unit);
   return counts.map((count) => count.tallies());
 }
 
@@ -178,23 +180,39 @@ function kindsOfBits(columns: readonly number[]): readonly number[] {
 /** What one unit's events come to: numbers to be added up, and for funnels to zero at first. */
 type Outcome = readonly number[];
 
+/** Lets others have their turn where the last was too long ago; throws when the reading takes too long. */
+type Pause = () => Promise<void> | undefined;
+
+function pauses({ timeUp }: Pick<Reading, "timeUp">, slices: Slices = createSlices()): Pause {
+  const rest = async () => {
+    await slices.next();
+    timeUp();
+  };
+  return () => (slices.isOver() ? rest() : undefined);
+}
+
 /** Adds up what a metric says of units. */
-function countUnits(
+export function countUnits(
   metric: StepMetric,
   {
     places,
     zone,
     dayStarts,
+    pause,
   }: {
     /** Where each of the metric's kinds of events stands among all. */
     readonly places: readonly number[];
     readonly zone: TimeZone;
     /** Beginnings of the days to tell; `null` for none. */
     readonly dayStarts: readonly number[] | null;
+    /** Called while a unit is counted, so that one with many events keeps nobody waiting. */
+    readonly pause: Pause;
   },
 ) {
   const measureUnit =
-    metric.kind === "funnel" ? funnelOutcome(metric) : retentionOutcome(metric, zone);
+    metric.kind === "funnel"
+      ? funnelOutcomes(metric, pause)
+      : retentionOutcomes(metric, zone, pause);
   const width = metric.kind === "funnel" ? 1 + metric.steps.length : 2;
   const arms = new Map<string, number[]>();
   const cells = new Map<number, Map<string, number[]>>();
@@ -205,42 +223,42 @@ function countUnits(
     to.set(variant, totals);
   };
   const nothing = new Array<number>(width).fill(0);
+  // Events of the same kinds share one list of them.
+  const known = new Map<readonly number[], readonly number[]>();
+  const stepsOf = (kinds: readonly number[]) => {
+    const steps = known.get(kinds) ?? kinds.flatMap((kind) => stepsOfKind(metric, places, kind));
+    known.set(kinds, steps);
+    return steps;
+  };
 
   return {
-    add({ variant, cell, exposureMs, events: all }: UnitEvents): void {
+    async add({ variant, cell, exposureMs, events: all }: UnitEvents): Promise<void> {
       const events: FunnelEvent[] = [];
       for (const { at, kinds } of all) {
-        const steps = kinds.flatMap((kind) => stepsOfKind(metric, places, kind));
+        const steps = stepsOf(kinds);
         if (steps.length > 0) events.push({ at, steps });
       }
-      const outcome = measureUnit(events, exposureMs);
+      const until = dayStarts === null ? [] : daysOf(events, exposureMs, dayStarts);
+      const outcomes = await measureUnit(events, exposureMs, [
+        ...until.slice(0, -1).map(({ count }) => count),
+        events.length,
+      ]);
+      const outcome = outcomes.at(-1) ?? nothing;
       add(arms, variant, outcome);
       const inCell = cells.get(cell) ?? new Map<string, number[]>();
       cells.set(cell, inCell);
       add(inCell, variant, outcome);
-      if (dayStarts === null) return;
       // What each day with events adds to what was known the day before.
-      let known = nothing;
-      const dayOf = (at: number) => Math.max(0, lastAtMost(dayStarts, at));
-      const tell = (day: number, known_: Outcome, next: Outcome) => {
+      for (const [index, { day }] of until.entries()) {
         const on = days[day];
-        if (on)
+        const before = outcomes[index - 1] ?? nothing;
+        const next = outcomes[index] ?? nothing;
+        if (on && next !== before)
           add(
             on,
             variant,
-            next.map((value, place) => value - (known_[place] ?? 0)),
+            next.map((value, place) => value - (before[place] ?? 0)),
           );
-      };
-      const exposureDay = dayOf(exposureMs);
-      const ofDay = new Set([exposureDay, ...events.map(({ at }) => dayOf(at))]);
-      for (const day of [...ofDay].sort((left, right) => left - right)) {
-        const end = dayStarts[day + 1] ?? Number.POSITIVE_INFINITY;
-        const next = measureUnit(
-          events.filter(({ at }) => at < end),
-          exposureMs,
-        );
-        tell(day, known, next);
-        known = [...next];
       }
     },
 
@@ -274,17 +292,90 @@ function stepsOfKind(
   return steps;
 }
 
-function funnelOutcome(metric: FunnelMetric) {
-  return (events: readonly FunnelEvent[]): Outcome => {
-    const reached = stepsReached(events, metric);
-    return [1, ...metric.steps.map((_, step) => (step < reached ? 1 : 0))];
+/** The days that a unit's exposure and events are on, and how many of its events there are by their ends. */
+function daysOf(
+  events: readonly FunnelEvent[],
+  exposureMs: number,
+  dayStarts: readonly number[],
+): readonly { readonly day: number; readonly count: number }[] {
+  const dayOf = (at: number) => Math.max(0, lastAtMost(dayStarts, at));
+  const days: { day: number; count: number }[] = [{ day: dayOf(exposureMs), count: 0 }];
+  let end = endOf(days[0]?.day ?? 0);
+  for (const { at } of events) {
+    if (at >= end) {
+      const day = dayOf(at);
+      days.push({ day, count: days.at(-1)?.count ?? 0 });
+      end = endOf(day);
+    }
+    const last = days.at(-1);
+    if (last) last.count += 1;
+  }
+  return days;
+
+  function endOf(day: number): number {
+    return dayStarts[day + 1] ?? Number.POSITIVE_INFINITY;
+  }
+}
+
+/**
+ * What the first so many of a unit's events, which are in order, come to: an outcome for each of ascending
+ * counts.
+ */
+type MeasureUnit = (
+  events: readonly FunnelEvent[],
+  exposureMs: number,
+  counts: readonly number[],
+) => Promise<readonly Outcome[]>;
+
+/** Steps are never undone, so that only the counts are looked for at which one more is reached. */
+function funnelOutcomes(metric: FunnelMetric, pause: Pause): MeasureUnit {
+  const outcomes = Array.from(
+    { length: metric.steps.length + 1 },
+    (_, reached): Outcome => [1, ...metric.steps.map((_, step) => (step < reached ? 1 : 0))],
+  );
+  return async (events, _, counts) => {
+    const reachedBy = async (place: number) => {
+      await pause();
+      const count = counts[place] ?? 0;
+      return stepsReached(count === events.length ? events : events.slice(0, count), metric);
+    };
+    const last = counts.length - 1;
+    const final = await reachedBy(last);
+    const reached = new Array<number>(counts.length).fill(final);
+    for (let place = 0; place < last; ) {
+      const now = await reachedBy(place);
+      if (now === final) break;
+      // Nothing changes up to `low`, and something has by `high`.
+      let low = place;
+      let high = last;
+      while (high - low > 1) {
+        const middle = Math.floor((low + high) / 2);
+        if ((await reachedBy(middle)) === now) low = middle;
+        else high = middle;
+      }
+      reached.fill(now, place, high);
+      place = high;
+    }
+    return reached.map((steps) => outcomes[steps] ?? []);
   };
 }
 
-function retentionOutcome(metric: RetentionMetric, zone: TimeZone) {
-  return (events: readonly FunnelEvent[], exposureMs: number): Outcome => {
-    const { started, retained } = retentionOfUnit(events, exposureMs, { metric, zone });
-    return [started ? 1 : 0, retained ? 1 : 0];
+function retentionOutcomes(metric: RetentionMetric, zone: TimeZone, pause: Pause): MeasureUnit {
+  return async (events, exposureMs, counts) => {
+    const unit = createUnitRetention(exposureMs, { metric, zone });
+    const outcomes: Outcome[] = [];
+    let added = 0;
+    for (const count of counts) {
+      for (; added < count; added += 1) {
+        const event = events[added];
+        if (event) unit.add(event);
+        const rest = pause();
+        if (rest) await rest;
+      }
+      const { started, retained } = unit.outcome();
+      outcomes.push([started ? 1 : 0, retained ? 1 : 0]);
+    }
+    return outcomes;
   };
 }
 
