@@ -1,3 +1,4 @@
+import { encodeJson } from "@hedgerow/core/exact-json";
 import type { Json } from "@hedgerow/core/json";
 import type { SandboxLogLine } from "../../transformations/sandbox.ts";
 import { type AttendedTime, LOOK_MS } from "./attended-time.ts";
@@ -659,7 +660,7 @@ export class GuestInstance {
 
   #settle(number: number, ask: number, isOk: boolean, value: Json | undefined): void {
     if (number !== this.#machineNumber || !this.#asks.has(ask)) return;
-    const text = JSON.stringify([ask, isOk, value ?? null]);
+    const text = encodeJson([ask, isOk, value ?? null]);
     this.#arrived.push(() => {
       const task = this.#asks.get(ask);
       if (task === undefined) return;

@@ -218,6 +218,17 @@ describe("events", () => {
     await instance.stop();
   });
 
+  it("[TS-12] gives stored values with integers that no number holds as numbers", async () => {
+    const record = recordHost();
+    record.stored.set("a", { limit: 12_345_678_901_234_567_890n });
+    const source = `export async function processEvent(event, { storage }) {
+      event.properties.stored = await storage.get("a")
+      return event
+    }`;
+    const after = await propertiesAfter(sandbox, source, { host: record.host });
+    expect(after).toEqual({ stored: { limit: 12_345_678_901_234_567_000 } });
+  });
+
   it("[TS-11] keeps the order of one person's events while others wait", async () => {
     const instance = await startSource(
       sandbox,
