@@ -69,8 +69,8 @@ export function createRunLater({
   async function runJob(job: TransformationJob): Promise<void> {
     const stage = chains.stage(job.projectId, job.configId);
     if (!stage || stage.isOut) {
-      await jobs.postpone(job.id, new Date(clock().getTime() + ASLEEP_MS));
-      return;
+      // It was not begun: that is no attempt.
+      return jobs.postpone(job.id, new Date(clock().getTime() + ASLEEP_MS), job.attempts);
     }
     let reason: string | undefined;
     if (job.name === WEBHOOK_JOB) {
@@ -89,7 +89,7 @@ export function createRunLater({
     if (reason === undefined) return jobs.finish(job.id);
     const pauseMs = RETRY_MS[job.attempts];
     if (pauseMs !== undefined) {
-      return jobs.postpone(job.id, new Date(clock().getTime() + pauseMs));
+      return jobs.postpone(job.id, new Date(clock().getTime() + pauseMs), job.attempts + 1);
     }
     const message = `${job.name} was given up after ${job.attempts + 1} attempts: ${reason}`;
     journal.log(stage, { source: "SYSTEM", level: "error", message });

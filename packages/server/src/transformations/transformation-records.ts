@@ -140,10 +140,8 @@ export interface TransformationJobs {
   add(job: Omit<TransformationJob, "id" | "attempts">): Promise<"added" | "full" | "gone">;
   /** Jobs that are due, oldest first. */
   due(now: Date, limit: number): Promise<readonly TransformationJob[]>;
-  /** When the next job is due; `undefined` when there is none. */
-  nextAt(): Promise<Date | undefined>;
-  /** A job is tried again at a time. */
-  postpone(id: number, runAt: Date): Promise<void>;
+  /** A job is to be run at a later time, having been begun so often. */
+  postpone(id: number, runAt: Date, attempts: number): Promise<void>;
   finish(id: number): Promise<void>;
 
   /**

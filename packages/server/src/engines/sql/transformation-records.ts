@@ -356,20 +356,10 @@ export function createTransformationJobs(
       }));
     },
 
-    async nextAt() {
-      const row = await reads
-        .selectFrom("transformation_jobs")
-        .select("run_at")
-        .orderBy("run_at")
-        .limit(1)
-        .executeTakeFirst();
-      return row && decodeInstant(row.run_at);
-    },
-
-    async postpone(id, runAt) {
+    async postpone(id, runAt, attempts) {
       await writes
         .updateTable("transformation_jobs")
-        .set({ run_at: encodeInstant(runAt), attempts: sql`attempts + 1` })
+        .set({ run_at: encodeInstant(runAt), attempts })
         .where("id", "=", id)
         .execute();
     },
