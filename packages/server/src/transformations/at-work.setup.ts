@@ -24,6 +24,7 @@ export async function transformationsPipeline(
     readonly limits?: SandboxLimits;
     readonly isAllowed?: AtWorkDeps["isAllowed"];
     readonly clock?: () => Date;
+    readonly maxJobs?: number;
     /** What is asked for configs to run, in the place of the store. */
     readonly configsOf?: (store: AtWorkDeps["configs"]) => AtWorkDeps["configs"];
   } = {},
@@ -38,7 +39,7 @@ export async function transformationsPipeline(
   const faults: unknown[] = [];
   const warnings: { type: string; detail: string | undefined }[] = [];
   const records = createTransformationRecords(database);
-  const jobs = createTransformationJobs(database);
+  const jobs = createTransformationJobs(database, options.maxJobs);
   const configs = createTransformationConfigs({
     store: configStore,
     transformations: store,
@@ -166,6 +167,13 @@ export async function transformationsPipeline(
     async stored(projectId: number) {
       const query = { projectId, limit: 10_000, offset: 0, order: "oldest-first" } as const;
       return (await run.events.events(query)).events;
+    },
+
+    /** Lines of a config's log, oldest first. */
+    async lines(projectId: number, configId: number): Promise<readonly string[]> {
+      await work.flush();
+      const { entries } = await records.logs({ projectId, configId, limit: 1_000, offset: 0 });
+      return entries.map(({ message }) => message).reverse();
     },
 
     async counts(projectId: number, configId: number) {

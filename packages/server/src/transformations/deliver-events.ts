@@ -1,3 +1,4 @@
+import { encodeJson } from "@hedgerow/core/exact-json";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
 import { pluginEventOf } from "@hedgerow/core/transformations/plugin-event";
 import type { EventRow } from "../events/event-store.ts";
@@ -10,13 +11,23 @@ import type { Stage } from "./stage.ts";
 import type { TransformationJournal } from "./transformation-journal.ts";
 import type { TransformationJobs } from "./transformation-records.ts";
 
-/** Gives stored events to `onEvent` and `composeWebhook`, in order for each config. */
+/**
+ * Gives stored events to `onEvent`, `exportEvents` and `composeWebhook`, in order for each config;
+ * what is left out, its log tells.
+ */
 export interface EventDelivery {
   note(rows: readonly EventRow[]): void;
   /** Sends a webhook that was composed before. Rejects when it should be tried again. */
   send(stage: Stage, request: JsonObject): Promise<void>;
   /** Resolves once what is noted is given out, or after a while. */
   close(): Promise<void>;
+}
+
+/** Events that wait for a stage, and how many found no place among them. */
+interface Queue {
+  readonly waiting: EventRow[];
+  left: number;
+  running: Promise<void>;
 }
 
 /** The name of jobs that are webhooks to send once more; no source can declare it. */
@@ -48,35 +59,75 @@ export function createEventDelivery({
   siteUrl: string;
   clock: () => Date;
 }): EventDelivery {
-  const queues = new Map<Stage, { waiting: EventRow[]; left: number; running: Promise<void> }>();
+  const queues = new Map<Stage, Queue>();
+  let isTimeUp = false;
 
-  async function drain(stage: Stage, queue: { waiting: EventRow[]; left: number }): Promise<void> {
-    while (queue.waiting.length > 0 && !stage.isOut) {
+  /**
+   * Gives out what waits. A stage that is replaced meanwhile is held until it has had its events;
+   * one that is taken out of work has no more.
+   */
+  async function drain(stage: Stage, queue: Queue): Promise<void> {
+    const leftOut = (count: number, why: string) => {
+      const message = `${count} events were left out: ${why}.`;
+      if (count > 0) journal.log(stage, { source: "SYSTEM", level: "warn", message });
+    };
+    while (queue.waiting.length > 0 && !stage.isTakenOut && !isTimeUp) {
       const row = queue.waiting.shift() as EventRow;
-      await deliver(stage, row);
+      try {
+        await deliver(stage, row);
+      } catch (error) {
+        const reason = error instanceof Error ? error.message : String(error);
+        const message = `An event was left out: ${reason}`;
+        journal.log(stage, { source: "SYSTEM", level: "error", message });
+      }
       if (queue.left > 0 && queue.waiting.length < MAX_WAITING / 2) {
-        const message = `${queue.left} events were left out: it did not keep up.`;
-        journal.log(stage, { source: "SYSTEM", level: "warn", message });
+        leftOut(queue.left, "it did not keep up");
         queue.left = 0;
       }
     }
-    queues.delete(stage);
+    leftOut(
+      queue.waiting.length + queue.left,
+      stage.isTakenOut ? "it is out of work" : "the service was stopped",
+    );
+  }
+
+  function openQueue(stage: Stage): Queue {
+    const { configId } = stage;
+    // A stage whose place it takes comes first.
+    const before = [...queues].findLast(([earlier]) => earlier.configId === configId)?.[1].running;
+    const release = stage.hold();
+    const queue: Queue = { waiting: [], left: 0, running: Promise.resolve() };
+    // Starts in a turn of its own, with everything that is noted in this one.
+    queue.running = Promise.resolve(before)
+      .then(() => drain(stage, queue))
+      .finally(() => {
+        queues.delete(stage);
+        release();
+      });
+    queues.set(stage, queue);
+    return queue;
   }
 
   async function deliver(stage: Stage, row: EventRow): Promise<void> {
     const event = await exported(row);
-    for (const kind of ["onEvent", "composeWebhook"] as const) {
-      if (!stage.program.methods.includes(kind)) continue;
-      const value = await answerOf(stage, { kind, event });
-      if (kind !== "composeWebhook" || !isJsonObject(value)) continue;
-      try {
-        await send(stage, value);
-      } catch (error) {
-        const reason = error instanceof Error ? error.message : String(error);
-        journal.log(stage, { source: "SYSTEM", level: "warn", message: `${reason}; tried again.` });
-        const { projectId, configId } = stage;
-        await jobs.add({ projectId, configId, name: WEBHOOK_JOB, payload: value, runAt: clock() });
-      }
+    // To the sandbox, `exportEvents` is a way to write `onEvent`.
+    await answerOf(stage, { kind: "onEvent", event });
+    if (!stage.program.methods.includes("composeWebhook")) return;
+    const value = await answerOf(stage, { kind: "composeWebhook", event });
+    if (!isJsonObject(value)) return;
+    try {
+      await send(stage, value);
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      const { projectId, configId } = stage;
+      const job = { projectId, configId, name: WEBHOOK_JOB, payload: value, runAt: clock() };
+      const added = await jobs.add(job);
+      const next =
+        added === "full"
+          ? "given up, since too many jobs of this transformation wait"
+          : "tried again";
+      const message = `${reason}; ${next}.`;
+      journal.log(stage, { source: "SYSTEM", level: "warn", message });
     }
   }
 
@@ -133,20 +184,7 @@ export function createEventDelivery({
         if (!chain) continue;
         for (const stage of chain.stages) {
           if (!isConsumer(stage) || stage.isOut) continue;
-          let queue = queues.get(stage);
-          if (!queue) {
-            queue = { waiting: [], left: 0, running: Promise.resolve() };
-            queues.set(stage, queue);
-            const own = queue;
-            // Starts in a turn of its own, with everything that is noted in this one.
-            own.running = Promise.resolve()
-              .then(() => drain(stage, own))
-              .catch((error: unknown) => {
-                queues.delete(stage);
-                const message = error instanceof Error ? error.message : String(error);
-                journal.log(stage, { source: "SYSTEM", level: "error", message });
-              });
-          }
+          const queue = queues.get(stage) ?? openQueue(stage);
           if (queue.waiting.length < MAX_WAITING) queue.waiting.push(row);
           else queue.left++;
         }
@@ -162,12 +200,15 @@ export function createEventDelivery({
       });
       await Promise.race([Promise.all([...queues.values()].map((one) => one.running)), timeUp]);
       clearTimeout(timer);
+      isTimeUp = true;
     },
   };
 }
 
 function isConsumer({ program }: Stage): boolean {
-  return program.methods.includes("onEvent") || program.methods.includes("composeWebhook");
+  return ["onEvent", "exportEvents", "composeWebhook"].some((method) =>
+    program.methods.includes(method),
+  );
 }
 
 function readRequest(request: JsonObject) {
@@ -185,6 +226,6 @@ function readRequest(request: JsonObject) {
         typeof value === "string" ? [[name, value]] : [],
       ),
     ),
-    body: typeof body === "string" ? body : JSON.stringify(body),
+    body: typeof body === "string" ? body : encodeJson(body),
   };
 }

@@ -91,6 +91,28 @@ describe("beside the stream of events", () => {
     expect((await run.records.logs({ ...page, search: "not yet" })).count).toBe(1);
   });
 
+  it("[TP-50] keeps jobs of a config that is not at work, and begins none of them", async () => {
+    const project = await run.newProject();
+    const { id } = await run.enable(
+      project,
+      "Asleep",
+      `export const jobs = { later() { throw new Error("begun") } }
+       export async function processEvent(event, { jobs }) {
+         await jobs.later().runIn(1, "minutes")
+         return event
+       }`,
+    );
+    await pass(eventOf(project, "a"));
+    await run.configs.disableFailing(project, id, "for a while");
+    await run.work.changed(project);
+    for (let time = 0; time < 6; time++) {
+      clock.aheadMs += 3_601_000;
+      await run.work.tick();
+    }
+    expect(await run.jobs.due(NEVER, 10)).toMatchObject([{ name: "later", attempts: 0 }]);
+    await run.jobs.finish((await run.jobs.due(NEVER, 1))[0]?.id ?? 0);
+  });
+
   it("[TP-51] runs tasks of a schedule once in each period", async () => {
     const project = await run.newProject();
     const startMs = Math.ceil(now().getTime() / 60_000) * 60_000;
@@ -155,6 +177,90 @@ describe("beside the stream of events", () => {
     };
     expect(await logs(project, granted.id)).toContain("saw a");
     expect(await logs(other, refused.id)).toContain("must not be asked");
+  });
+
+  it("[TP-52] gives stored events to exportEvents", async () => {
+    const project = await run.newProject();
+    const { id } = await run.enable(
+      project,
+      "Export",
+      "export function exportEvents(events) { console.log('exported ' + events.map((one) => one.event)) }",
+    );
+    await run.append([eventOf(project, "a"), eventOf(project, "b")]);
+    await run.settle();
+    const lines = await eventually(
+      () => run.lines(project, id),
+      (all) => all.some((line) => line.includes("exported b")),
+    );
+    expect(lines.slice(1)).toEqual(["exported a", "exported b"]);
+  });
+
+  it("[TP-52] gives what waits to the version that it was stored under when that is replaced", async () => {
+    const project = await run.newProject();
+    const source = (version: string) => `export async function onEvent({ event }) {
+      await new Promise((resolve) => setTimeout(resolve, 100))
+      console.log("${version} saw " + event)
+    }`;
+    const { id, transformationId } = await run.enable(project, "Slow", source("first"));
+    await run.append(["a", "b", "c", "d"].map((name) => eventOf(project, name)));
+    await run.settle();
+    await run.edit(project, transformationId, source("second"));
+    await pass(eventOf(project, "e"));
+    const lines = await eventually(
+      () => run.lines(project, id),
+      (all) => all.some((line) => line.includes("second saw e")),
+    );
+    expect(lines.filter((line) => line.includes(" saw "))).toEqual([
+      "first saw a",
+      "first saw b",
+      "first saw c",
+      "first saw d",
+      "second saw e",
+    ]);
+  });
+
+  it("[TP-52] tells how many events were left out of a config that was taken out of work", async () => {
+    const project = await run.newProject();
+    const { id } = await run.enable(
+      project,
+      "Failing",
+      "export function onEvent() { throw new Error('no') }",
+    );
+    await run.append(Array.from({ length: 130 }, (_, n) => eventOf(project, `event ${n}`)));
+    await run.settle();
+    const lines = await eventually(
+      () => run.lines(project, id),
+      (all) => all.some((line) => line.includes("left out")),
+    );
+    expect(lines).toContain("30 events were left out: it is out of work.");
+  });
+
+  it("[TP-52] tells of webhooks that are given up since too many wait", async () => {
+    const full = await transformationsPipeline({ maxJobs: 0, isAllowed: () => true });
+    try {
+      const project = await full.newProject();
+      received.length = 0;
+      statuses.push(503, 503);
+      const { id } = await full.enable(
+        project,
+        "Full",
+        `export function composeWebhook({ event }) { return { url: "http://${host}/" + event } }`,
+        { allowedHosts: [host] },
+      );
+      await full.append([eventOf(project, "a"), eventOf(project, "b")]);
+      await full.settle();
+      const lines = await eventually(
+        () => full.lines(project, id),
+        (all) => all.filter((line) => line.includes("given up")).length > 1,
+      );
+      expect(lines.slice(1)).toEqual([
+        "webhook: answered 503; given up, since too many jobs of this transformation wait.",
+        "webhook: answered 503; given up, since too many jobs of this transformation wait.",
+      ]);
+      expect(received.map(({ path }) => path)).toEqual(["/a", "/b"]);
+    } finally {
+      await full.close();
+    }
   });
 
   it("[TP-53] keeps events as they are while a transformation does not start, and tells why", async () => {
