@@ -2,7 +2,9 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import {
   type ExperimentPlan,
+  growthToFind,
   plannedPower,
+  powerAtError,
   smallestEffect,
   unitsToFind,
 } from "./plan-experiment.ts";
@@ -89,6 +91,22 @@ describe("[ST-16] planning an experiment", () => {
     expect(Number(unitsToFind({ ...plan, sequentialTuning: 5000 }, 0.1))).toBeGreaterThan(two);
     expect(Number(unitsToFind({ ...plan, varianceLeft: 0.5 }, 0.1))).toBeCloseTo(two / 2, -2);
     expect(Number(unitsToFind({ ...plan, sides: 1 }, 0.1))).toBeLessThan(two);
+  });
+
+  it("grows a sample until the same test has the power that told what it lacks", () => {
+    for (const sides of [1, 2] as const)
+      for (const sequentialTuning of [null, 5000]) {
+        const test = { ...plan, sides, sequentialTuning };
+        const standing = { standardError: 0.09, units: 8000 };
+        const growth = growthToFind(test, 0.2, standing);
+        if (growth === null) throw new Error("there is no growth");
+        expect(growth).toBeGreaterThan(0);
+        const grown = powerAtError(test, 0.2, 0.09 / Math.sqrt(1 + growth), 8000 * (1 + growth));
+        expect(grown).toBeCloseTo(plan.power, 9);
+      }
+    expect(growthToFind(plan, 1, { standardError: 0.09, units: 8000 })).toBe(0);
+    expect(growthToFind(plan, 0, { standardError: 0.09, units: 8000 })).toBeNull();
+    expect(growthToFind(plan, 1e-9, { standardError: 1e9, units: 8000 })).toBeNull();
   });
 
   it("names what cannot be planned", () => {

@@ -1,4 +1,5 @@
-import { normalQuantile, normalSf } from "./normal-distribution.ts";
+import { normalQuantile } from "./normal-distribution.ts";
+import { powerOf } from "./power.ts";
 import { solveIncreasing } from "./quadrature.ts";
 import { sequentialQuantile } from "./sequential.ts";
 
@@ -24,9 +25,6 @@ export interface ExperimentPlan {
 
 /** Units of all arms together beyond which nobody waits. */
 const MAX_UNITS = 1e12;
-
-/** Standard errors at which every effect is found. */
-const CERTAIN = 1000;
 
 /** Why a plan cannot be made. */
 export type PlanProblem = "invalid-input" | "not-reachable";
@@ -56,11 +54,27 @@ export function powerAtError(
   standardError: number,
   units: number,
 ): number {
-  // Far beyond any bound the chance is 1, and tails of such numbers are none.
-  const size = Math.min(difference / standardError, CERTAIN);
-  const critical = criticalOf(plan, units);
-  const found = normalSf(critical - size);
-  return plan.sides === 1 ? found : found + normalSf(critical + size);
+  return powerOf(difference / standardError, criticalOf(plan, units), plan.sides);
+}
+
+/**
+ * By how much a sample must grow for the test of {@link powerAtError} to find a difference with the power:
+ * 0.5 is half as much again, 0 that it does already. `null` beyond all reach.
+ */
+export function growthToFind(
+  plan: Pick<ExperimentPlan, "alpha" | "power" | "sides" | "sequentialTuning">,
+  difference: number,
+  { standardError, units }: { readonly standardError: number; readonly units: number },
+): number | null {
+  const powerAt = (growth: number) =>
+    powerAtError(plan, difference, standardError / Math.sqrt(1 + growth), units * (1 + growth));
+  if (powerAt(0) >= plan.power) return 0;
+  let high = 1;
+  while (!(powerAt(high) >= plan.power)) {
+    high *= 2;
+    if (units * high > MAX_UNITS) return null;
+  }
+  return solveIncreasing(powerAt, plan.power, 0, high);
 }
 
 /** The smallest number of units in all arms together that finds the effect with the power. */

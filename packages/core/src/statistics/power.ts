@@ -3,11 +3,14 @@ import type { Prior } from "./posterior.ts";
 import { solveIncreasing } from "./quadrature.ts";
 import { sequentialQuantile } from "./sequential.ts";
 
-/** The chance that a two-sided test finds an effect, counted in standard errors, either way (5.13). */
-export function powerOf(standardized: number, critical: number): number {
-  // Far beyond any bound the chance is 1, and tails of such numbers are none.
-  const size = Math.min(standardized, 1000);
-  return normalSf(critical - size) + normalSf(critical + size);
+/** Standard errors at which every effect is found: tails of larger numbers are none. */
+const CERTAIN = 1000;
+
+/** The chance that a test finds an effect, counted in standard errors; of two sides, either way (5.13). */
+export function powerOf(standardized: number, critical: number, sides: 1 | 2 = 2): number {
+  const size = Math.min(standardized, CERTAIN);
+  const found = normalSf(critical - size);
+  return sides === 1 ? found : found + normalSf(critical + size);
 }
 
 /** How large a test is to be: its level, its power, and one side or two. */
@@ -86,7 +89,7 @@ export function minimumEffect(
   const critical = criticalOf(design);
   const closed = critical + normalQuantile(design.power);
   const exact = solveIncreasing(
-    (size) => (design.sides === 1 ? normalSf(critical - size) : powerOf(size, critical)),
+    (size) => powerOf(size, critical, design.sides),
     design.power,
     0,
     critical + 40,

@@ -3,8 +3,8 @@ import { type Interval, type OneSidedTest, testOneSided } from "./difference.ts"
 import { bestOf, betaPosterior, normalPosterior } from "./exact-posterior.ts";
 import { groupSequentialBounds, type Spending } from "./group-sequential.ts";
 import { adjustPValues } from "./multiplicity.ts";
-import { powerAtError } from "./plan-experiment.ts";
-import { growthToReach, minimumEffect } from "./power.ts";
+import { growthToFind, powerAtError } from "./plan-experiment.ts";
+import { minimumEffect } from "./power.ts";
 
 /** What is asked beyond the comparison of two arms. */
 export interface ReportSettings {
@@ -190,20 +190,14 @@ function standingPower(
   const base = Math.abs(control?.mean ?? 0);
   const { effect } = minimumEffect(absolute.standardError, { alpha, power });
   const difference = target === null ? 0 : Math.abs(target) * base;
-  const test = { alpha, sides: 2 as const, sequentialTuning: null };
-  const growth =
-    difference === 0
-      ? null
-      : growthToReach({ variance: absolute.standardError ** 2, n: units }, difference, {
-          alpha,
-          power,
-        });
-  const more = growth === null ? null : Math.ceil(units * growth);
+  const test = { alpha, power, sides: 2 as const, sequentialTuning: null };
+  const { standardError } = absolute;
+  const growth = difference === 0 ? null : growthToFind(test, difference, { standardError, units });
   return {
     minimumEffect: effect,
     minimumLift: base === 0 ? null : effect / base,
-    power: difference === 0 ? null : powerAtError(test, difference, absolute.standardError, units),
-    moreUnits: more !== null && Number.isSafeInteger(more) ? more : null,
+    power: difference === 0 ? null : powerAtError(test, difference, standardError, units),
+    moreUnits: growth === null ? null : Math.ceil(units * growth),
   };
 }
 

@@ -105,6 +105,27 @@ describe("planning an experiment over HTTP", () => {
     expect(enough.extended.current).toMatchObject({ growth: 0, more_units: 0, more_days: null });
   });
 
+  it("[XP-17] finds the same lack by a measured error as by the plan, looked at any time or by one side", async () => {
+    const mean = {
+      metric_type: "mean",
+      baseline_value: 10,
+      baseline_variance: 16,
+      minimum_detectable_effect: 2,
+      exposure_rate_per_day: 1000,
+    };
+    const units = 4_000;
+    const current = { control_units: units, treatment_units: units };
+    const standard_error = Math.sqrt((2 * 16) / units);
+    for (const more of [{}, { sequential: true }, { sequential: true, sides: 1 }, { sides: 1 }]) {
+      const planned = (await plan({ ...mean, ...more, current })).extended.current;
+      const measured = (await plan({ ...mean, ...more, current: { ...current, standard_error } }))
+        .extended.current;
+      expect(planned.growth).toBeGreaterThan(0.1);
+      expect(measured.growth).toBeCloseTo(planned.growth, 3);
+      expect(Math.abs(measured.more_units - planned.more_units)).toBeLessThanOrEqual(1);
+    }
+  });
+
   it("[XP-17] names what cannot be found", async () => {
     const far = await plan({ ...RATE, baseline_value: 0.6, minimum_detectable_effect: 100 });
     expect(far.extended).toMatchObject({

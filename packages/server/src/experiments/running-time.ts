@@ -1,15 +1,12 @@
 import {
   type ExperimentPlan,
+  growthToFind,
   plannedPower,
   powerAtError,
   smallestEffect,
   unitsToFind,
 } from "@hedgerow/core/statistics/plan-experiment";
-import {
-  type CalculatorMetric,
-  growthToReach,
-  recommendedSampleSize,
-} from "@hedgerow/core/statistics/power";
+import { type CalculatorMetric, recommendedSampleSize } from "@hedgerow/core/statistics/power";
 
 /** How long an experiment takes, or what a sample of it finds. */
 export interface RunningTimeQuestion extends Omit<ExperimentPlan, "variance"> {
@@ -186,21 +183,13 @@ function currentOf(plan: ExperimentPlan, question: RunningTimeQuestion): Running
     };
   }
   const target = Math.abs(effect * plan.baseline);
-  const design = {
-    alpha: plan.alpha,
-    power: plan.power,
-    sides: plan.sides,
-    ...(plan.sequentialTuning !== null && { sequentialTuning: plan.sequentialTuning }),
-  };
-  const variance = current.standardError ** 2;
-  const reached = powerAtError(plan, target, current.standardError, units);
-  const growth = reached >= plan.power ? 0 : growthToReach({ variance, n: units }, target, design);
-  const more = Math.ceil(units * growth);
-  const isKnown = Number.isSafeInteger(more);
+  const { standardError } = current;
+  const growth = growthToFind(plan, target, { standardError, units });
+  const more = growth === null ? null : Math.ceil(units * growth);
   return {
-    power: reached,
-    growth: isKnown ? growth : null,
-    moreUnits: isKnown ? more : null,
-    moreDays: daysOf(isKnown ? more : null, unitsPerDay),
+    power: powerAtError(plan, target, standardError, units),
+    growth,
+    moreUnits: more,
+    moreDays: daysOf(more, unitsPerDay),
   };
 }
