@@ -167,6 +167,16 @@ describe("sources", () => {
 });
 
 describe("events", () => {
+  it("[TS-7] refuses what it has not loaded when it is closed", async () => {
+    const closing = new QuickJsSandbox();
+    await closing.compile({ "index.js": "export function processEvent() {}" });
+    const compiling = closing.compile({ "index.js": "while (true) {}" });
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    await closing.close();
+    const refused = { kind: "refused", problems: [{ message: "the sandbox is closed" }] };
+    expect(await compiling).toMatchObject(refused);
+  });
+
   it("[TS-8] tells what was kept, changed, dropped and failed, in order", async () => {
     const instance = await startSource(
       sandbox,

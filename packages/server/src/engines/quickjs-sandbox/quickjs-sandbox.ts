@@ -15,7 +15,7 @@ import { SourceBundler } from "./bundle-source.ts";
 import { loadGuestTexts } from "./guest-texts.ts";
 import { SandboxInstance } from "./sandbox-instance.ts";
 import type { FromThread } from "./sandbox-messages.ts";
-import { type LostWork, SandboxThread, type ThreadResources } from "./sandbox-thread-pool.ts";
+import { SandboxThread, type ThreadResources } from "./sandbox-thread-pool.ts";
 
 const DEFAULT_THREADS = 3;
 const INSPECTOR_IDLE_MS = 10_000;
@@ -78,8 +78,9 @@ export class QuickJsSandbox implements Sandbox {
 
   async close(): Promise<void> {
     this.#isClosed = true;
-    clearTimeout(this.#inspectorIdle);
     clearTimeout(this.#spare);
+    this.#endInspections("the sandbox is closed");
+    clearTimeout(this.#inspectorIdle);
     for (const { instances } of this.#slots) {
       for (const instance of instances.values()) instance.endWith("the sandbox is closed");
     }
@@ -154,6 +155,7 @@ export class QuickJsSandbox implements Sandbox {
   /** Inspects in a thread of its own: an endless source delays nobody's events. */
   async #inspect(code: string): Promise<{ isOk: boolean; text: string }> {
     const resources = await this.#openResources();
+    if (this.#isClosed) return { isOk: false, text: JSON.stringify(["the sandbox is closed", ""]) };
     clearTimeout(this.#inspectorIdle);
     this.#inspector ??= this.#openInspector(resources);
     const inspector = this.#inspector;
@@ -176,13 +178,17 @@ export class QuickJsSandbox implements Sandbox {
           this.#inspections.get(message.id)?.(message.isOk, message.text);
         }
       },
-      onLost: (_lost: LostWork | null) => {
+      onLost: () => {
         this.#inspector = null;
-        for (const finish of [...this.#inspections.values()]) {
-          finish(false, JSON.stringify(["loading blocks the sandbox", ""]));
-        }
+        this.#endInspections("loading blocks the sandbox");
       },
     });
+  }
+
+  #endInspections(reason: string): void {
+    for (const finish of [...this.#inspections.values()]) {
+      finish(false, JSON.stringify([reason, ""]));
+    }
   }
 
   #closeInspectorLater(): void {

@@ -213,6 +213,7 @@ export class SandboxInstance implements Instance {
       this.#started({ kind: "failed", reason, isLimit: true });
       this.#started = null;
       this.#end = reason;
+      this.#onStop(this);
       return;
     }
     if (event >= 0) {
