@@ -93,6 +93,15 @@ describe("capture over HTTP", () => {
     });
   });
 
+  it("[TP-7] senders do not say how deep transformations captured an event", async () => {
+    const properties = { a: 1, $transformation_hops: 3 };
+    await post("/e/", single({ properties }));
+    await post("/batch/", batch(event({ properties }), event({ properties: { a: 2 } })));
+    const captured = await api.captured();
+    expect(captured.map((one) => one.properties.a)).toEqual([1, 1, 2]);
+    for (const one of captured) expect(one.properties).not.toHaveProperty("$transformation_hops");
+  });
+
   it("[CA-33] recordings are taken and forgotten, after their key is checked", async () => {
     const recording = { event: "$snapshot", distinct_id: "ann", properties: { token: TOKEN } };
     for (const url of ["/s", "/s/", "/s/?compression=gzip-js"]) {

@@ -17,6 +17,7 @@ import {
 } from "@hedgerow/core/events/normalize-event";
 import { encodeJson } from "@hedgerow/core/exact-json";
 import { isJsonObject, type Json, ownValue } from "@hedgerow/core/json";
+import { HOPS_PROPERTY } from "@hedgerow/core/transformations/plugin-event";
 import { type ProjectsByToken, requireProject } from "../accounts/projects-by-token.ts";
 import { Refusal } from "../http/errors.ts";
 import { type EventLog, LogUnavailable } from "./event-log.ts";
@@ -186,8 +187,8 @@ export async function examine(
       const { code, field, detail } = result;
       outcomes.push({ rejected: { index, uuid: claimedUuid(one), code, field, detail } });
     } else {
-      const { event } = result;
-      const outcome: ExaminedEvent = { taken: result };
+      const event = withoutHops(result.event);
+      const outcome: ExaminedEvent = { taken: { ...result, event } };
       outcomes.push(outcome);
       const first = firsts.get(event.uuid);
       const repeated = first
@@ -218,6 +219,13 @@ export async function examine(
       }
     }
   }
+}
+
+/** Only the service says how deep an event was captured by transformations. */
+function withoutHops(event: CapturedEvent): CapturedEvent {
+  if (!Object.hasOwn(event.properties, HOPS_PROPERTY)) return event;
+  const { [HOPS_PROPERTY]: _, ...properties } = event.properties;
+  return { ...event, properties };
 }
 
 /**
