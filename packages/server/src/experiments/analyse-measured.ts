@@ -2,12 +2,17 @@ import { compareQuantiles } from "@hedgerow/core/experiments/compare-quantiles";
 import { type Interaction, testInteraction } from "@hedgerow/core/experiments/effect-interaction";
 import type { Metric } from "@hedgerow/core/experiments/metric";
 import { posthogCupedNumbers } from "@hedgerow/core/experiments/posthog-cuped";
-import { estimateOf, momentsOf } from "@hedgerow/core/statistics/arm";
+import { type ArmSums, type Estimate, estimateOf, momentsOf } from "@hedgerow/core/statistics/arm";
 import {
   type ArmComparison,
   type ComparisonSpec,
   compareArms,
 } from "@hedgerow/core/statistics/compare-arms";
+import {
+  adjustArms,
+  type CovariateForm,
+  withinArmSlopes,
+} from "@hedgerow/core/statistics/covariates";
 import { differenceOf, type Interval } from "@hedgerow/core/statistics/difference";
 import {
   type PosthogMethod,
@@ -127,7 +132,7 @@ export async function analyseMeasured(
     ...compareMeasured(measured.arms, metric, tools),
     cells,
     interactions: interactionsOf(cells),
-    days: await inSlices(measured.days, (day) => dayResultOf(day, metric, tools.method)),
+    days: await inSlices(measured.days, (day) => dayResultOf(day, metric, tools)),
     bounds: measured.bounds,
     warnings: warningsOf(measured),
   };
@@ -141,9 +146,9 @@ export function compareMeasured(
 ): Comparisons {
   const control = controlOf(arms);
   const treatments = arms.filter((arm) => arm !== control);
-  const kind = metric.kind === "quantile" ? "mean" : metric.kind;
+  const kind = sumsKindOf(metric);
   const baseline = { arm: control, failures: validateVariant(control.sums, kind, true) };
-  const isCorrected = lookbackMs !== null && (metric.kind === "mean" || metric.kind === "ratio");
+  const covariates = covariatesOf(metric, lookbackMs);
   const tuning = method.sequentialTuning ?? DEFAULT_TUNING;
   const comparisons =
     metric.kind === "quantile"
@@ -161,7 +166,7 @@ export function compareMeasured(
             goal: metric.goal,
             prior: belief.prior,
             sequentialTuning: tuning,
-            covariates: isCorrected ? (metric.kind === "ratio" ? "ratio" : "means") : null,
+            covariates,
             margin: belief.margin,
           },
         );
@@ -171,15 +176,47 @@ export function compareMeasured(
     const failures = validateVariant(arm.sums, kind, false);
     // Either's failure leaves nothing to compare (statistics 1.7).
     const isValid = failures.length === 0 && baseline.failures.length === 0;
-    const numbersOf = () => {
-      if (metric.kind === "quantile") return null;
-      return isCorrected && metric.kind === "mean"
-        ? posthogCupedNumbers(control.sums, arm.sums, method)
-        : posthogNumbers(control.sums, arm.sums, kind, method);
-    };
-    return [{ arm, failures, numbers: isValid ? numbersOf() : null, comparison }];
+    const numbers =
+      isValid && metric.kind !== "quantile"
+        ? numbersOf(control.sums, arm.sums, { kind, covariates, method })
+        : null;
+    return [{ arm, failures, numbers, comparison }];
   });
   return { baseline, variants };
+}
+
+/** What kind of metric the sums of another are like. */
+function sumsKindOf({ kind }: Pick<Metric, "kind">) {
+  return kind === "quantile" ? "mean" : kind;
+}
+
+/** How a metric is corrected by what its units were before; `null` for not at all. */
+function covariatesOf(
+  { kind }: Pick<Metric, "kind">,
+  lookbackMs: ComparisonTools["lookbackMs"],
+): CovariateForm | null {
+  if (lookbackMs === null) return null;
+  if (kind === "ratio") return "ratio";
+  return kind === "mean" ? "means" : null;
+}
+
+/** PostHog's numbers, which it corrects for means alone. */
+function numbersOf(
+  control: ArmSums,
+  treatment: ArmSums,
+  {
+    kind,
+    covariates,
+    method,
+  }: {
+    readonly kind: ReturnType<typeof sumsKindOf>;
+    readonly covariates: CovariateForm | null;
+    readonly method: PosthogMethod;
+  },
+): PosthogNumbers | null {
+  return covariates === "means"
+    ? posthogCupedNumbers(control, treatment, method)
+    : posthogNumbers(control, treatment, kind, method);
 }
 
 function controlOf(arms: readonly ArmMeasure[]): ArmMeasure {
@@ -204,54 +241,74 @@ function interactionsOf(cells: readonly CellResult[]): AnalysedMetric["interacti
 function dayResultOf(
   { day, arms }: DayMeasure,
   metric: Pick<Metric, "kind" | "goal">,
-  method: PosthogMethod,
+  { method, lookbackMs }: ComparisonTools,
 ): DayResult {
   const control = controlOf(arms);
-  const kind = metric.kind === "quantile" ? "mean" : metric.kind;
-  const estimate = ({ sums }: ArmMeasure) => {
-    const { covariates: _, ...own } = sums;
-    const moments = momentsOf(own);
-    return typeof moments === "string" ? null : estimateOf(moments);
-  };
-  const base = estimate(control);
+  const kind = sumsKindOf(metric);
+  const covariates = covariatesOf(metric, lookbackMs);
+  const estimates = estimatesOf(arms, covariates);
+  const base = estimates.get(control);
   const baseFailures = validateVariant(control.sums, kind, true);
   const variants = arms
     .filter((arm) => arm !== control)
     .map((arm): DayVariant => {
-      const own = estimate(arm);
-      const effect = base && own ? differenceOf(base, own) : null;
-      const isKnown = effect !== null && effect.standardError > 0;
+      const own = estimates.get(arm);
       const failures = validateVariant(arm.sums, kind, false);
       const isValid = failures.length === 0 && baseFailures.length === 0;
       return {
         arm,
         failures,
-        value: own?.mean ?? null,
-        difference:
-          isKnown && base && own
-            ? {
-                estimate: effect.estimate,
-                interval: confidenceSequence(
-                  effect.estimate,
-                  effect.standardError,
-                  base.n + own.n,
-                  1 - method.level,
-                  method.sequentialTuning ?? DEFAULT_TUNING,
-                ).interval,
-              }
-            : null,
-        numbers: isValid ? posthogNumbers(control.sums, arm.sums, kind, method) : null,
+        value: own?.unadjusted.mean ?? null,
+        difference: base && own ? differenceAtAnyLook(base.adjusted, own.adjusted, method) : null,
+        numbers: isValid ? numbersOf(control.sums, arm.sums, { kind, covariates, method }) : null,
       };
     });
   return {
     day,
-    baseline: {
-      arm: control,
-      failures: baseFailures,
-      value: base?.mean ?? null,
-    },
+    baseline: { arm: control, failures: baseFailures, value: base?.unadjusted.mean ?? null },
     variants,
   };
+}
+
+/** The values of the arms that have any, as they are and as they are compared. */
+function estimatesOf(
+  arms: readonly ArmMeasure[],
+  covariates: CovariateForm | null,
+): ReadonlyMap<ArmMeasure, { readonly unadjusted: Estimate; readonly adjusted: Estimate }> {
+  const known = arms.flatMap((arm) => {
+    const { covariates: _, ...own } = arm.sums;
+    const moments = momentsOf(covariates === null ? own : arm.sums);
+    return typeof moments === "string" ? [] : [{ arm, moments }];
+  });
+  const moments = known.map((one) => one.moments);
+  const adjusted =
+    covariates === null
+      ? moments.map((one) => ({ unadjusted: estimateOf(one), adjusted: estimateOf(one) }))
+      : adjustArms(moments, withinArmSlopes(moments, covariates), covariates);
+  return new Map(
+    known.flatMap(({ arm }, index) => {
+      const estimate = adjusted[index];
+      return estimate ? [[arm, estimate]] : [];
+    }),
+  );
+}
+
+function differenceAtAnyLook(
+  base: Estimate,
+  own: Estimate,
+  { level, sequentialTuning = DEFAULT_TUNING }: PosthogMethod,
+): DayVariant["difference"] {
+  const { estimate, standardError } = differenceOf(base, own);
+  if (!(standardError > 0)) return null;
+  const units = base.n + own.n;
+  const { interval } = confidenceSequence(
+    estimate,
+    standardError,
+    units,
+    1 - level,
+    sequentialTuning,
+  );
+  return { estimate, interval };
 }
 
 function warningsOf({ arms, notNumbers, textNumbers }: Measured): readonly ResultWarning[] {

@@ -24,7 +24,7 @@ import { wireClassicResult } from "./experiment-results.schemas.ts";
 export const QueryBody = Type.Object({
   query: Type.Record(Type.String(), Type.Unknown(), {
     description:
-      "`kind` and `experiment_id`; of an `ExperimentQuery` the `metric`, an `ExperimentMetric` of type mean, funnel, ratio or retention; of an `ExperimentTrendsQuery` the `count_query`, of an `ExperimentFunnelsQuery` the `funnels_query`; nothing else of an `ExperimentExposureQuery`.",
+      "`kind` and `experiment_id`; of an `ExperimentQuery` the `metric`, an `ExperimentMetric` of type mean, quantile, funnel, ratio or retention; of an `ExperimentTrendsQuery` the `count_query`, of an `ExperimentFunnelsQuery` the `funnels_query`; nothing else of an `ExperimentExposureQuery`.",
   }),
   refresh: Type.Optional(
     Type.Unknown({

@@ -14,7 +14,7 @@ import {
   wireTimeseries,
 } from "./experiment-timeseries.schemas.ts";
 import type { Experiments } from "./experiments.ts";
-import { anyMetricOf, exposureOf, methodOf } from "./metric.schemas.ts";
+import { anyMetricOf, exposureOf, lookbackOf, methodOf } from "./metric.schemas.ts";
 import { asksToRefresh } from "./refresh.schemas.ts";
 
 /** How a metric's estimate and its interval went from day to day (posthog-api 5.14). */
@@ -59,7 +59,7 @@ export function experimentTimeseriesRoutes(
         refresh: asksToRefresh(request.query),
         metric: anyMetricOf(found.sent, found.attr, project.timeZone),
         method,
-        options: { byDay: true },
+        options: { byDay: true, lookbackMs: lookbackOf(statsConfig) },
       });
       const names = { experimentId: view.experiment.id, metricUuid: uuid };
       return wireTimeseries(analysis, { method }, names);

@@ -281,6 +281,48 @@ describe("what else can be asked of metrics", () => {
     expect((await refused("?metric_uuid=x")).code).toBe("not_found");
   });
 
+  it("[XM-11] corrects every day as results are corrected, where `cuped` is on", async () => {
+    await change({ stats_config: { method: "bayesian", cuped: { enabled: true } } });
+    const ratio = {
+      kind: "ExperimentMetric",
+      metric_type: "ratio",
+      numerator: MEAN.source,
+      denominator: { kind: "EventsNode", event: "spent" },
+    };
+    const { metrics } = await change({ metrics: [MEAN, ratio] });
+    for (const metric of metrics) {
+      const { timeseries } = await done(
+        "GET",
+        `experiments/${id}/timeseries_results?metric_uuid=${metric.uuid}`,
+      );
+      const [today] = timeseries[Object.keys(timeseries).at(-1) ?? ""].variant_results;
+      const [whole] = (await analyse(metric)).variant_results;
+      expect(whole.extended.treatment.variance_reduction).toBeGreaterThan(0.5);
+      expect(today.chance_to_win).toBeCloseTo(whole.chance_to_win, 9);
+      expect(today.credible_interval[0]).toBeCloseTo(whole.credible_interval[0], 9);
+      expect(today.covariate_sum).toBe(whole.covariate_sum);
+      expect(today.extended.difference.estimate).toBeCloseTo(whole.extended.absolute.estimate, 9);
+      expect(today.extended.difference.interval[0]).toBeCloseTo(
+        whole.extended.sequential.interval[0],
+        9,
+      );
+      expect(today.extended.value).toBeCloseTo(whole.extended.treatment.mean, 9);
+    }
+    await change({ stats_config: null, metrics: [MEAN] });
+  });
+
+  it("[XM-11] has no days of a quantile", async () => {
+    const { metrics } = await change({
+      metrics: [{ ...MEAN, metric_type: "quantile", quantile: 0.5 }],
+    });
+    const answer = await done(
+      "GET",
+      `experiments/${id}/timeseries_results?metric_uuid=${metrics[0].uuid}`,
+    );
+    expect(answer).toMatchObject({ status: "completed", timeseries: {} });
+    await change({ metrics: [MEAN] });
+  });
+
   it("[XM-12] leaves out events of test accounts, by filters of events and of persons", async () => {
     await capture([
       happen("$set", 0, 1, { $set: { email: "ada@example.org" } }),
