@@ -141,7 +141,6 @@ import { createGroups } from "./persons/groups.ts";
 import { personRoutes } from "./persons/persons.routes.ts";
 import { createPersons } from "./persons/persons.ts";
 import { limitFaults } from "./platform/limit-faults.ts";
-import { networks } from "./platform/network-address.ts";
 import { earlyAccessFeaturesOf } from "./sdk/early-access.ts";
 import { sdkRoutes } from "./sdk/sdk.routes.ts";
 import { openSdkScripts } from "./sdk/sdk-scripts.ts";
@@ -361,7 +360,6 @@ async function compose(
     onChanged: (projectId) => transformationsAtWork.changed(projectId),
     clock: now,
   });
-  const isPrivateNetworkNamed = networks(config.privateNetworks);
   const transformationsAtWork = await startTransformations({
     configs: transformationConfigStore,
     sandbox,
@@ -379,7 +377,6 @@ async function compose(
     warnings,
     disableFailing: transformationConfigs.disableFailing,
     observer: countTransformations(metrics),
-    isAllowed: ({ address }) => isPrivateNetworkNamed(address),
     siteUrl,
     recordDays: config.receiptDays,
     clock: now,

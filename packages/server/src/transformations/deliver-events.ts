@@ -3,9 +3,9 @@ import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/co
 import { pluginEventOf } from "@hedgerow/core/transformations/plugin-event";
 import type { EventRow } from "../events/event-store.ts";
 import type { PersonStore } from "../persons/person-store.ts";
+import { isGrantedHost } from "../platform/granted-hosts.ts";
 import { type GuardedRequestOptions, requestGuarded } from "../platform/guarded-request.ts";
 import type { Chains } from "./chains.ts";
-import { isGrantedHost } from "./granted-hosts.ts";
 import type { SandboxCall } from "./sandbox.ts";
 import type { Stage } from "./stage.ts";
 import type { TransformationJournal } from "./transformation-journal.ts";
@@ -54,7 +54,7 @@ export function createEventDelivery({
   jobs: Pick<TransformationJobs, "add">;
   persons: Pick<PersonStore, "personByDistinctId">;
   disable: (stage: Stage, reason: string) => void;
-  /** Whether an address that is not public may be asked. */
+  /** Whether an address that is not public may be asked; unless given, none may. */
   isAllowed: GuardedRequestOptions["isAllowed"];
   siteUrl: string;
   clock: () => Date;

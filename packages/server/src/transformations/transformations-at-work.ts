@@ -50,7 +50,7 @@ export interface AtWorkDeps {
   /** Takes a config out of work, with a reason for its owners; `false` where it is not at work. */
   readonly disableFailing: (projectId: number, id: number, reason: string) => Promise<boolean>;
   readonly observer: JournalObserver & { disabled(): void };
-  /** Whether webhooks may reach an address that is not public. */
+  /** Whether webhooks may reach an address that is not public; unless given, none may. */
   readonly isAllowed?: GuardedRequestOptions["isAllowed"];
   readonly limits?: SandboxLimits;
   readonly siteUrl: string;

@@ -1,5 +1,6 @@
 import { STATUS_CODES } from "node:http";
 import { isJsonObject, type Json, ownValue } from "@hedgerow/core/json";
+import { isGrantedHost } from "../../platform/granted-hosts.ts";
 import { requestGuarded } from "../../platform/guarded-request.ts";
 import type { GuestSettings } from "./sandbox-messages.ts";
 
@@ -20,7 +21,7 @@ export async function fetchGranted(
 ): Promise<Json> {
   const asked = isJsonObject(argument) ? argument : {};
   const url = new URL(String(ownValue(asked, "url")));
-  if (!isGranted(url, allowedHosts)) {
+  if (!isGrantedHost(url, allowedHosts)) {
     throw new Error(`TypeError: fetch of ${url.host} is not granted to this transformation`);
   }
   const latin1 = String(ownValue(asked, "latin1") ?? "");
@@ -41,7 +42,7 @@ export async function fetchGranted(
     timeoutMs: limits.fetchMs,
     maxBytes: limits.fetchBytes,
     maxRedirects: ownValue(asked, "redirect") === "error" ? 0 : MAX_REDIRECTS,
-    isOpen: (target) => isGranted(target, allowedHosts),
+    isOpen: (target) => isGrantedHost(target, allowedHosts),
     isAllowed: ({ url: target }) => allowedPrivateHosts.includes(target.host),
   });
   if (outcome.kind !== "answered") throw new Error(`TypeError: fetch failed: ${outcome.detail}`);
@@ -55,19 +56,4 @@ export async function fetchGranted(
     ),
     latin1: outcome.body.toString("latin1"),
   };
-}
-
-/** Whether a grant covers a URL: `host`, `host:port`, `*.host` for what lies below a host. */
-function isGranted(url: URL, allowedHosts: readonly string[]): boolean {
-  if (!/^https?:$/.test(url.protocol)) return false;
-  return allowedHosts.some((grant) => {
-    const [name = "", port = ""] = grant
-      .trim()
-      .toLowerCase()
-      .replace(/^https?:\/\//, "")
-      .split(/:(?=\d+$)/);
-    if (port !== url.port) return false;
-    if (name.startsWith("*.")) return url.hostname.endsWith(name.slice(1));
-    return url.hostname === name;
-  });
 }

@@ -475,6 +475,17 @@ describe("meta and globals", () => {
     }
   });
 
+  it("[TS-15] knows granted hosts by their usual ports too", async () => {
+    const source = `export async function processEvent(event) {
+      event.properties = { why: await fetch("http://127.0.0.1/").then(() => "", (e) => e.message) };
+      return event;
+    }`;
+    const seen = (await propertiesAfter(sandbox, source, {
+      allowedHosts: ["127.0.0.1:80"],
+    })) as JsonObject;
+    expect(seen).toEqual({ why: expect.stringContaining("not on the public internet") });
+  });
+
   it("[TS-16] tells why setupPlugin failed", async () => {
     const start = (source: string) =>
       startSource(sandbox, source, { limits: { ...DEFAULT_LIMITS, waitMs: 200 } });
