@@ -1,5 +1,6 @@
 import { calendarDays } from "@hedgerow/core/experiments/calendar";
 import type { Metric } from "@hedgerow/core/experiments/metric";
+import { HOLDOUT_PREFIX } from "@hedgerow/core/flags/bucketing";
 import type { BacktrackingPatterns } from "@hedgerow/core/flags/pattern";
 import { createTimeZone } from "@hedgerow/core/flags/zoned-date";
 import type { PosthogMethod } from "@hedgerow/core/statistics/posthog-analysis";
@@ -12,7 +13,6 @@ import {
   type ExperimentMeasures,
   type ExposureCount,
   type ExposureQuery,
-  HOLDOUT_PREFIX,
   type Measured,
   type MeasureOptions,
   MULTIPLE_VARIANTS,

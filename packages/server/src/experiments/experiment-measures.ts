@@ -6,8 +6,6 @@ import type { PropertyCondition } from "../events/event-store.ts";
 
 /** The arm of units that got several variants, where these are left out. */
 export const MULTIPLE_VARIANTS = "$multiple";
-/** Answers of a flag that begin so put a unit into a holdout. */
-export const HOLDOUT_PREFIX = "holdout-";
 
 /** A day as the project's calendar has it. */
 export interface CalendarDay {

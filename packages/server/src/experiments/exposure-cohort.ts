@@ -1,5 +1,6 @@
 import { alternativesOf, type MeasuredEvent } from "@hedgerow/core/experiments/metric";
 import { isJsonObject, type JsonObject, ownValue } from "@hedgerow/core/json";
+import { FLAG_CALLED } from "../flags/flag-calls.ts";
 import { Refusal } from "../http/errors.ts";
 import type { ExperimentRecord } from "./experiment-store.ts";
 import type { ExperimentView } from "./experiments.ts";
@@ -61,7 +62,7 @@ function exposingEvents(
   if (Array.isArray(actions) && actions.length > 0) throw refusal("Invalid action ID");
   const marker = readMarker(experiment);
   const isCall = { key: "$feature_flag", operator: "exact", value: [flagKey] };
-  const calls = { event: "$feature_flag_called", filters: [isCall] };
+  const calls = { event: FLAG_CALLED, filters: [isCall] };
   if (marker === null) return [calls];
   const carries = { key: `$feature/${flagKey}`, operator: "is_set", value: "is_set" };
   return alternativesOf(marker).map(({ event, filters }) => {

@@ -1,3 +1,4 @@
+import { HOLDOUT_PREFIX } from "@hedgerow/core/flags/bucketing";
 import type { JsonObject } from "@hedgerow/core/json";
 import { describeChanges } from "../activity/describe-change.ts";
 import { Refusal } from "../http/errors.ts";
@@ -126,7 +127,7 @@ export function holdoutOf({ content, tags: _, ...part }: PartRecord): Holdout {
 
 /** The variant that people in a holdout are answered. */
 export function holdoutVariant(id: number): string {
-  return `holdout-${id}`;
+  return `${HOLDOUT_PREFIX}${id}`;
 }
 
 function contentOf(id: number, conditions: readonly HoldoutCondition[]): JsonObject {

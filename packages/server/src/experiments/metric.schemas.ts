@@ -12,6 +12,7 @@ import type { Operator } from "@hedgerow/core/flags/match-property";
 import { validateComparison } from "@hedgerow/core/flags/validate-comparison";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
 import type { PosthogMethod } from "@hedgerow/core/statistics/posthog-analysis";
+import { FLAG_CALLED } from "../flags/flag-calls.ts";
 import { Refusal } from "../http/errors.ts";
 import { notAnInstant, readInstant } from "../http/wire-instant.ts";
 import { type ExposureCriteria, USUAL_CRITERIA } from "./analyse-experiment.ts";
@@ -371,9 +372,6 @@ export function exposureOf(
   const [marker = null] = metric?.kind === "funnel" ? metric.steps : [];
   return { ...criteria, marker: marker?.event === FLAG_CALLED ? null : marker };
 }
-
-/** The event that exposes unless an experiment says otherwise. */
-const FLAG_CALLED = "$feature_flag_called";
 
 /** An experiment's `stats_config`, with what PostHog takes for what it does not say (statistics 1.8). */
 export function methodOf(sent: JsonObject | null): PosthogMethod {

@@ -1,3 +1,6 @@
+/** The event that clients send of a call of a flag. */
+export const FLAG_CALLED = "$feature_flag_called";
+
 /** Calls of a flag: stored `$feature_flag_called` events, each of which is stored once. */
 export interface CallQuery {
   readonly projectId: number;

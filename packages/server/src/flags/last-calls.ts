@@ -1,7 +1,7 @@
 import { ownValue } from "@hedgerow/core/json";
 import type { PlacedEvent } from "../events/event-store.ts";
 import type { CompiledFlags } from "./compiled-flags.ts";
-import type { FlagCalls } from "./flag-calls.ts";
+import { FLAG_CALLED, type FlagCalls } from "./flag-calls.ts";
 import type { FlagStore } from "./flag-store.ts";
 
 /** Keeps `lastCalledAt` of flags, some seconds after their calls, in few writes. */
@@ -83,7 +83,7 @@ export function startLastCalls({
   return {
     note(rows) {
       for (const { event } of rows) {
-        if (event.event !== "$feature_flag_called") continue;
+        if (event.event !== FLAG_CALLED) continue;
         const key = ownValue(event.properties, "$feature_flag");
         const at = event.timestamp ?? event.receivedAt;
         if (typeof key === "string") add(event.projectId, key, at.getTime());

@@ -5,6 +5,7 @@ import type { EventPage, EventQuery, PlacedEvent, StoredEvent } from "../../even
 import { createSlices } from "../../platform/slices.ts";
 import { timestampOf } from "./duckdb-values.ts";
 import { readLongTexts } from "./long-texts.ts";
+import { MERGES, PERSON } from "./person-merges.ts";
 
 /** Keys read by the first query of a search by properties; each further one reads more. */
 const FIRST_KEYS = 1000;
@@ -244,7 +245,7 @@ function conditionsOf(filter: Filter, bind: (value: DuckDBValue) => string): str
   }
   if (filter.personId !== undefined) {
     const person = `${bind(filter.personId)}::uuid`;
-    conditions.push(`coalesce(m.into_id, e.person_id) = ${person}`);
+    conditions.push(`${PERSON} = ${person}`);
   }
   if (filter.after) conditions.push(`e.timestamp > ${bind(timestampOf(filter.after))}`);
   if (filter.before) conditions.push(`e.timestamp < ${bind(timestampOf(filter.before))}`);
@@ -254,9 +255,6 @@ function conditionsOf(filter: Filter, bind: (value: DuckDBValue) => string): str
 function tableOf({ personId }: Filter): string {
   return personId === undefined ? "events e" : `events e ${MERGES}`;
 }
-
-const MERGES =
-  "left join person_merges m on m.project_id = e.project_id and m.from_id = e.person_id";
 
 interface Row {
   readonly uuid: string;
@@ -286,7 +284,7 @@ async function readRun(
   ];
   const result = await connection.runAndReadAll(
     `select e.position::double, e.uuid::varchar, e.event, e.distinct_id,
-        coalesce(m.into_id, e.person_id)::varchar, e.properties,
+        ${PERSON}::varchar, e.properties,
         epoch_ms(e.timestamp)::double, epoch_ms(e.received_at)::double
       from events e ${MERGES}
       where ${conditions.join(" and ")}`,

@@ -1,13 +1,15 @@
 import type { DuckDBConnection, DuckDBValue } from "@duckdb/node-api";
-import type {
-  CallCount,
-  CallQuery,
-  FlagCalls,
-  FlagDrift,
-  Journey,
-  JourneyStep,
+import {
+  type CallCount,
+  type CallQuery,
+  FLAG_CALLED,
+  type FlagCalls,
+  type FlagDrift,
+  type Journey,
+  type JourneyStep,
 } from "../../flags/flag-calls.ts";
 import { timestampOf } from "./duckdb-values.ts";
+import { MERGES, PERSON } from "./person-merges.ts";
 
 /** Runs queries on a connection of their own. */
 type Read = <Result>(use: (connection: DuckDBConnection) => Promise<Result>) => Promise<Result>;
@@ -15,10 +17,8 @@ type Read = <Result>(use: (connection: DuckDBConnection) => Promise<Result>) => 
 /** Calls that a journey is made of, at most. */
 const MAX_JOURNEY_CALLS = 200;
 
-const CALLED = "'$feature_flag_called'";
-const PERSON = "coalesce(m.into_id, e.person_id)";
-const CALLS = `events e left join person_merges m
-  on m.project_id = e.project_id and m.from_id = e.person_id`;
+const CALLED = `'${FLAG_CALLED}'`;
+const CALLS = `events e ${MERGES}`;
 
 /** {@link FlagCalls} on the columns that events have for them. */
 export function createFlagCalls(read: Read): FlagCalls {

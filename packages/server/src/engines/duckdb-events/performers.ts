@@ -7,6 +7,7 @@ import type { Moment, Performer, PerformersQuery } from "../../events/performers
 import { createSlices } from "../../platform/slices.ts";
 import { timestampOf } from "./duckdb-values.ts";
 import { readLongTexts } from "./long-texts.ts";
+import { MERGES, PERSON } from "./person-merges.ts";
 
 /** Positions counted by one query. */
 const COUNTED_POSITIONS = 200_000;
@@ -123,7 +124,7 @@ async function readMoments(
   const found: Moment[] = [];
   const rows = readRows<readonly [string, number]>(
     connection,
-    `select coalesce(m.into_id, e.person_id)::varchar, epoch_us(e.timestamp)::double
+    `select ${PERSON}::varchar, epoch_us(e.timestamp)::double
       from events e ${MERGES} where ${conditions.join(" and ")}
       order by e.timestamp, e.position`,
     values,
@@ -148,12 +149,12 @@ async function searchMoments(
   const conditions = [
     ...conditionsOf(query, values),
     ...timeConditions(stretch),
-    ...nameConditions(properties, values),
+    ...nameConditions(properties, binding(values)),
   ];
   const candidates: (readonly [...candidate: Candidate, atUs: number])[] = [];
   const rows = readRows<(typeof candidates)[number]>(
     connection,
-    `select e.position::double, coalesce(m.into_id, e.person_id)::varchar, e.properties_length,
+    `select e.position::double, ${PERSON}::varchar, e.properties_length,
         epoch_us(e.timestamp)::double
       from events e ${MERGES} where ${conditions.join(" and ")}
       order by e.timestamp, e.position`,
@@ -198,7 +199,7 @@ async function countStretch(
   const rows = readRows<readonly [string, number]>(
     connection,
     `select person::varchar, times::double from (
-      select coalesce(m.into_id, e.person_id) as person, count(*) as times
+      select ${PERSON} as person, count(*) as times
         from events e ${MERGES}
         where e.position between ${from} and ${to} and ${conditions.join(" and ")}
         group by 1)`,
@@ -238,11 +239,14 @@ async function searchStretch(
   }: Stretch & { readonly properties: PropertyCondition; readonly timeUp: () => void },
 ): Promise<readonly Performer[]> {
   const values: DuckDBValue[] = [];
-  const conditions = [...conditionsOf(query, values), ...nameConditions(properties, values)];
+  const conditions = [
+    ...conditionsOf(query, values),
+    ...nameConditions(properties, binding(values)),
+  ];
   const candidates: Candidate[] = [];
   const rows = readRows<Candidate>(
     connection,
-    `select e.position::double, coalesce(m.into_id, e.person_id)::varchar, e.properties_length
+    `select e.position::double, ${PERSON}::varchar, e.properties_length
       from events e ${MERGES}
       where e.position between ${from} and ${to} and ${conditions.join(" and ")}`,
     values,
@@ -257,12 +261,15 @@ async function searchStretch(
 }
 
 /** Of texts that lack a name that is asked for nothing has to be read. */
-function nameConditions(properties: PropertyCondition, values: DuckDBValue[]): readonly string[] {
-  return properties.requiredNames.map((name) => {
+export function nameConditions(
+  { requiredNames }: PropertyCondition,
+  bind: (value: string) => string,
+): readonly string[] {
+  return requiredNames.map(
     // Texts are written by JSON.stringify; long ones are kept elsewhere, and all looked at.
-    values.push(`${JSON.stringify(name)}:`);
-    return `(e.properties is null or contains(e.properties, $${values.length}))`;
-  });
+    (name) =>
+      `(e.properties is null or contains(e.properties, ${bind(`${JSON.stringify(name)}:`)}))`,
+  );
 }
 
 /** Those of some candidates whose properties match, in their order. */
@@ -331,13 +338,15 @@ export async function readTexts(
   return new Map(rows.map(([position, text]) => [position, text ?? long.get(position) ?? "{}"]));
 }
 
-const MERGES =
-  "left join person_merges m on m.project_id = e.project_id and m.from_id = e.person_id";
-
 function conditionsOf(query: PerformersQuery, values: DuckDBValue[]): string[] {
-  const bind = (value: DuckDBValue) => `$${values.push(value)}`;
+  const bind = binding(values);
   const conditions = [`e.project_id = ${bind(query.projectId)}`, `e.event = ${bind(query.event)}`];
   if (query.after) conditions.push(`e.timestamp > ${bind(timestampOf(query.after))}`);
   if (query.before) conditions.push(`e.timestamp < ${bind(timestampOf(query.before))}`);
   return conditions;
+}
+
+/** Adds values to the parameters of a statement. */
+function binding(values: DuckDBValue[]): (value: DuckDBValue) => string {
+  return (value) => `$${values.push(value)}`;
 }

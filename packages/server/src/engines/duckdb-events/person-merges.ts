@@ -2,6 +2,13 @@ import type { DuckDBConnection } from "@duckdb/node-api";
 import type { PersonMerge } from "../../events/event-store.ts";
 import { uuidValueOf } from "./duckdb-values.ts";
 
+/** The person of an event `e`, whom all that were merged are, as {@link MERGES} tells. */
+export const PERSON = "coalesce(m.into_id, e.person_id)";
+
+/** Joined to events `e`. */
+export const MERGES =
+  "left join person_merges m on m.project_id = e.project_id and m.from_id = e.person_id";
+
 /** Tables of merges; the table always leads to the survivor in one step, however long the chain. */
 export async function createMergeTables(connection: DuckDBConnection): Promise<void> {
   const columns = "project_id integer not null, from_id uuid not null, into_id uuid not null";

@@ -1,9 +1,7 @@
 import { alternativesOf, type MeasuredEvent } from "@hedgerow/core/experiments/metric";
-import {
-  HOLDOUT_PREFIX,
-  MAX_CELLS,
-  MULTIPLE_VARIANTS,
-} from "../../../experiments/experiment-measures.ts";
+import { HOLDOUT_PREFIX } from "@hedgerow/core/flags/bucketing";
+import { MAX_CELLS, MULTIPLE_VARIANTS } from "../../../experiments/experiment-measures.ts";
+import { FLAG_CALLED } from "../../../flags/flag-calls.ts";
 import {
   matchEvents,
   type PropertyTexts,
@@ -12,8 +10,6 @@ import {
   withoutQuotes,
 } from "./matching.ts";
 import { commonConditions, Parameters, type Part, type Reading, unitOf } from "./reading.ts";
-
-const FLAG_CALLED = "$feature_flag_called";
 
 /** The events that expose, and with which variant, as parts of statements over `events e`. */
 export interface Marker {

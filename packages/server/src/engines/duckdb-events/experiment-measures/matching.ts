@@ -3,13 +3,13 @@ import { encodeJson, parseExactJson } from "@hedgerow/core/exact-json";
 import { alternativesOf, type MeasuredEvent } from "@hedgerow/core/experiments/metric";
 import { type JsonObject, ownValue } from "@hedgerow/core/json";
 import { createSlices } from "../../../platform/slices.ts";
-import { type Candidate, readTexts, runsOf } from "../performers.ts";
+import { type Candidate, nameConditions, readTexts, runsOf } from "../performers.ts";
 import { commonConditions, Parameters, type Part, type Reading } from "./reading.ts";
 
 /** Candidates for matching fetched by one query. */
 const CANDIDATES_PER_PAGE = 50_000;
 /** Conditions told by one number. */
-const BITS = 30;
+export const BITS = 30;
 
 /** Where events are looked for: what is joined to them, and how long before the start they count. */
 export interface Place {
@@ -67,11 +67,7 @@ export async function matchEvents(
       .filter((one) => one.column === column)
       .map(({ kind, condition, bit }) => {
         const parts = namedBy(kind, parameters);
-        for (const required of condition.requiredNames) {
-          // Texts are written by JSON.stringify; long ones are kept elsewhere, and all looked at.
-          const text = parameters.bind(`${JSON.stringify(required)}:`);
-          parts.push(`(e.properties is null or contains(e.properties, ${text}))`);
-        }
+        parts.push(...nameConditions(condition, (text) => parameters.bind(text)));
         return `case when ${parts.join(" and ") || "true"} then ${bit} else 0 end`;
       });
     return `(${bits.join(" + ")})::integer as wanted_${column}`;

@@ -1,6 +1,7 @@
 import type { DuckDBConnection, DuckDBValue } from "@duckdb/node-api";
 import type { ExposureQuery } from "../../../experiments/experiment-measures.ts";
 import { timestampOf, uuidValueOf } from "../duckdb-values.ts";
+import { MERGES, PERSON } from "../person-merges.ts";
 
 /** A connection whose temporary tables are an answer's, and what is asked of it. */
 export interface Reading {
@@ -25,10 +26,7 @@ export type Part = (parameters: Parameters) => string;
 /** The unit of an event, and what is joined to tell it. */
 export function unitOf({ groupTypeIndex }: ExposureQuery): { unit: string; merges: string } {
   if (groupTypeIndex !== null) return { unit: `e.group_${groupTypeIndex}`, merges: "" };
-  return {
-    unit: "coalesce(m.into_id, e.person_id)",
-    merges: "left join person_merges m on m.project_id = e.project_id and m.from_id = e.person_id",
-  };
+  return { unit: PERSON, merges: MERGES };
 }
 
 /** All that events of an answer have in common; those before the start by `lookbackMs` as well. */

@@ -10,7 +10,7 @@ import { QueryTooLong } from "../../../events/event-store.ts";
 import type { ArmMeasure } from "../../../experiments/experiment-measures.ts";
 import { createSlices, type Slices } from "../../../platform/slices.ts";
 import type { Exposed } from "./exposed-units.ts";
-import { identify, matchEvents } from "./matching.ts";
+import { BITS, identify, matchEvents } from "./matching.ts";
 import {
   commonConditions,
   declaredArms,
@@ -24,8 +24,6 @@ import type { Arms, Tallies } from "./tallies.ts";
 /** Metrics that depend on the order of a unit's events. */
 export type StepMetric = FunnelMetric | RetentionMetric;
 
-/** Kinds of events told by one number. */
-const BITS = 30;
 /** Events of one unit that are held at a time: who has more is no person, and no group to compare. */
 const MAX_UNIT_EVENTS = 500_000;
 
