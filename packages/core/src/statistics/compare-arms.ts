@@ -89,7 +89,7 @@ export interface ArmComparison {
 }
 
 /** Fewer of either outcome than this, and there is no p-value (statistics 5.2). */
-const MIN_OUTCOMES = 5;
+export const MIN_OUTCOMES = 5;
 
 /** From this many of either outcome in every arm the normal approximation takes over (statistics 5.5). */
 const LARGE_OUTCOMES = 1000;

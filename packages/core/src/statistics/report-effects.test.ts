@@ -53,6 +53,15 @@ describe("[ST-17] a report on effects", () => {
     );
   });
 
+  it("names the outcomes that are too few for a test", () => {
+    const detail = (arms: readonly ArmSums[]) => report(arms).reports[0]?.remarks[0]?.detail;
+    expect(detail([rate(112, 75), rate(88, 88)])).toContain("the treatment has 0 without success");
+    expect(detail([rate(100, 4), rate(100, 97)])).toMatch(
+      /the control has 4 with success, the treatment has 3 without success/,
+    );
+    expect(detail([rate(1, 1), rate(100, 20)])).not.toContain("success");
+  });
+
   it("says in words why there is no number, and decides nothing then", () => {
     const codes = (arms: readonly ArmSums[]) =>
       report(arms).reports.map(({ decision, remarks }) => [

@@ -1,4 +1,9 @@
-import type { ArmComparison, EffectStatus, SampleSummary } from "./compare-arms.ts";
+import {
+  type ArmComparison,
+  type EffectStatus,
+  MIN_OUTCOMES,
+  type SampleSummary,
+} from "./compare-arms.ts";
 import { type Interval, type OneSidedTest, testOneSided } from "./difference.ts";
 import { bestOf, betaPosterior, normalPosterior } from "./exact-posterior.ts";
 import { groupSequentialBounds, type Spending } from "./group-sequential.ts";
@@ -201,19 +206,43 @@ function standingPower(
   };
 }
 
-const STATUS_WORDS: { readonly [status in Exclude<EffectStatus, "ok">]: string } = {
-  "not-enough-data":
-    "There are too few units or outcomes for a test: what needs none is told, and nothing else.",
+const STATUS_WORDS: {
+  readonly [status in Exclude<EffectStatus, "ok" | "not-enough-data">]: string;
+} = {
   "zero-variance": "All units of both arms have the same value: there is nothing to compare.",
   "zero-baseline": "The control's value is zero: there is a difference and no lift.",
   "invalid-input": "The sums are such as no data can have, or too large to be computed with.",
 };
 
+/** What there is too little of for a test. */
+function lackOf({ absolute, control, treatment }: ArmComparison): string {
+  // Arms that could be compared but for a test are rates, of which some outcome is too rare.
+  const lacking =
+    absolute === null
+      ? []
+      : [...rareOutcomes("control", control), ...rareOutcomes("treatment", treatment)];
+  return lacking.length === 0
+    ? "There are too few units for a test: what needs none is told, and nothing else."
+    : `A test needs ${MIN_OUTCOMES} units with success and ${MIN_OUTCOMES} without in each arm, and ${lacking.join(", ")}. What needs no test is told, and nothing else.`;
+}
+
+function rareOutcomes(arm: string, sample: SampleSummary | null): readonly string[] {
+  if (sample === null) return [];
+  const successes = Math.round(sample.mean * sample.n);
+  return [
+    { count: successes, outcome: "with" },
+    { count: sample.n - successes, outcome: "without" },
+  ]
+    .filter(({ count }) => count < MIN_OUTCOMES)
+    .map(({ count, outcome }) => `the ${arm} has ${count} ${outcome} success`);
+}
+
 function remarksOn(comparison: ArmComparison, { goal }: ReportSettings): Remark[] {
   const { status, relative, control, treatment, sequential, absolute } = comparison;
   const remarks: Remark[] = [];
   const add = (code: string, detail: string) => void remarks.push({ code, detail });
-  if (status !== "ok") add(status, STATUS_WORDS[status]);
+  if (status === "not-enough-data") add(status, lackOf(comparison));
+  else if (status !== "ok") add(status, STATUS_WORDS[status]);
   if (relative !== null && relative.set.kind !== "bounded")
     add(
       "lift-unbounded",
