@@ -54,6 +54,8 @@ export function furthestStep(events: readonly FunnelEvent[], rule: FunnelRule): 
       }
       furthest = Math.max(furthest, reached + steps);
     }
+    // Nothing undoes a step.
+    if (furthest === rule.stepCount - 1) break;
     isAnchored ||= group.some(({ steps }) => steps.includes(0));
   }
   return furthest;
