@@ -119,7 +119,7 @@ function isGiven(value: Json | undefined): value is NonNullable<Json> {
 }
 
 /** Whether a setting has to be given beside the others. */
-export function isRequired(field: ConfigField, config: JsonObject): boolean {
+function isRequired(field: ConfigField, config: JsonObject): boolean {
   if (field.visibleIf && !meetsAll(field.visibleIf, config)) return false;
   if (field.required) return true;
   return field.requiredIf !== null && meetsAll(field.requiredIf, config);

@@ -17,7 +17,12 @@ import {
 import { networks } from "../platform/network-address.ts";
 import type { ArchiveFile, ArchiveReader } from "./archive-reader.ts";
 import type { CatalogueEntry } from "./catalogue.ts";
-import { isCommit, type PluginLocation, writePluginLocation } from "./plugin-location.ts";
+import {
+  isCommit,
+  isRelease,
+  type PluginLocation,
+  writePluginLocation,
+} from "./plugin-location.ts";
 
 /** Where plugins are fetched from, mirrors in place of the public services perhaps. */
 export interface PluginSources {
@@ -291,7 +296,7 @@ export function createFetchPlugin({
             type: "custom",
             url: writePluginLocation(location),
             files: await unpack(archive, folder),
-            tag: isRelease(location.ref) ? location.ref : (commit ?? location.ref),
+            tag: tagOf(location.ref, commit),
           };
         }
         case "gitlab": {
@@ -309,7 +314,7 @@ export function createFetchPlugin({
             type: "custom",
             url: writePluginLocation(location),
             files: await unpack(archive, location.folder),
-            tag: isRelease(location.ref) ? location.ref : (commit ?? location.ref),
+            tag: tagOf(location.ref, commit),
           };
         }
         case "npm":
@@ -379,21 +384,21 @@ export function catalogueTag({ files }: CatalogueEntry): string {
   return hash.digest("hex").slice(0, DIGEST_CHARS);
 }
 
+/** How what a ref leads to is named: a release by its own name, all else by its commit. */
+function tagOf(ref: string | null, commit: string | null | undefined): string | null {
+  return ref !== null && isRelease(ref) ? ref : (commit ?? ref);
+}
+
 const DIGEST_CHARS = 12;
 
 function digestOf(archive: Buffer): string {
   return createHash("sha256").update(archive).digest("hex").slice(0, DIGEST_CHARS);
 }
 
-/** A named release is told by its name, not by the commit that it is. */
-function isRelease(ref: string | null): ref is string {
-  return ref !== null && /^v?\d+(?:\.\d+)+/i.test(ref);
-}
-
 function readCommit(answer: Json | undefined, field: string): string | undefined {
   const first = Array.isArray(answer) ? (answer[0] as Json | undefined) : answer;
   const commit = isJsonObject(first) ? ownValue(first, field) : undefined;
-  return typeof commit === "string" && /^[0-9a-f]{7,64}$/i.test(commit) ? commit : undefined;
+  return typeof commit === "string" && isCommit(commit) ? commit : undefined;
 }
 
 function isIntact(archive: Buffer, integrity: string): boolean {

@@ -119,7 +119,12 @@ export function writePluginLocation(location: PluginLocation): string {
 
 /** Whether a ref always means the same files: a commit, or what looks like a release. */
 export function isPinned(ref: string): boolean {
-  return isCommit(ref) || /^v?\d+(?:\.\d+)+/i.test(ref);
+  return isCommit(ref) || isRelease(ref);
+}
+
+/** Whether a ref looks like a release: it is told by its name, not by the commit that it is. */
+export function isRelease(ref: string): boolean {
+  return /^v?\d+(?:\.\d+)+/i.test(ref);
 }
 
 /** Whether a ref is a commit's hash. */

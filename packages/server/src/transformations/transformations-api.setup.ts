@@ -51,6 +51,7 @@ export async function openTransformationsApi(accessLevel: AccessLevel = "root") 
   const database = await openTemporarySqlite();
   const mirror = await openMirror();
   const sandbox = new QuickJsSandbox();
+  const counts = { compiled: 0 };
   const accounts = createAccountStore(database);
   const clock = { now: new Date("2026-03-01T10:00:00.123Z") };
   const now = () => clock.now;
@@ -88,7 +89,12 @@ export async function openTransformationsApi(accessLevel: AccessLevel = "root") 
     store,
     configs: configStore,
     accounts,
-    sandbox,
+    sandbox: {
+      compile: (files) => {
+        counts.compiled++;
+        return sandbox.compile(files);
+      },
+    },
     fetchPlugin,
     catalogue: readCatalogue,
     hosts: { githubUrl: mirror.url, gitlabUrl: mirror.url },
@@ -225,6 +231,8 @@ export async function openTransformationsApi(accessLevel: AccessLevel = "root") 
     home,
     newTenant,
     send,
+    /** How many sources were compiled to be kept. */
+    counts,
     mirror,
     clock,
     configs,

@@ -391,6 +391,24 @@ describe("installs", () => {
     expect((await get("/activity?limit=100")).text).not.toContain("t0ken");
   });
 
+  test("[TM-36] comparing large sources takes a bounded time, however many files differ", async () => {
+    const names = ["a.txt", "b.txt", "c.txt", "d.txt", "e.txt", "f.txt"];
+    const texts = (salt: number) =>
+      Object.fromEntries(
+        names.map((name) => [
+          name,
+          Array.from({ length: 20_000 }, (_, n) => `${name} ${salt + n * 7}`).join("\n"),
+        ]),
+      );
+    const { id } = await made({ name: "Large", source: { "index.ts": DROPS } });
+    await patch(`/${id}/update_source`, texts(1));
+    expect((await patch(`/${id}/update_source`, texts(2))).body.version).toBe(3);
+    const startedAt = performance.now();
+    const { files } = (await get(`/${id}/versions/3/diff`)).body;
+    expect(performance.now() - startedAt).toBeLessThan(3_500);
+    expect(files).toMatchObject(names.map((file) => ({ file, status: "changed", patch: null })));
+  }, 60_000);
+
   test("[TM-37] an upgrade moves to the newest state, keeps configs and tells what they lack now", async () => {
     const before = { name: "Growing", config: [{ key: "a", type: "string" }] };
     const after = {
@@ -411,7 +429,9 @@ describe("installs", () => {
     const checked = await get(`/${id}/check_for_updates`);
     expect(checked.body).toMatchObject({ tag: COMMITS[0], latest_tag: COMMITS[1], version: 1 });
     expect(checked.body.plugin).toMatchObject({ id, latest_tag: COMMITS[1] });
+    api.counts.compiled = 0;
     const upgraded = await post(`/${id}/upgrade`, { name: "ignored" });
+    expect(api.counts.compiled).toBe(1);
     expect(upgraded.body).toMatchObject({
       id,
       name: "Grown",

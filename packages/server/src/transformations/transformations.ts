@@ -1,9 +1,7 @@
-import type { Json, JsonObject } from "@hedgerow/core/json";
 import {
   type ConfigField,
   configFieldsOf,
-  isRequired,
-  withDefaults,
+  validateConfig,
 } from "@hedgerow/core/transformations/config-schema";
 import type {
   Transformation,
@@ -268,11 +266,7 @@ export function createTransformations({
       restoredFrom = null,
       attr,
     }: { tag: string | null; restoredFrom?: number | null; attr: string },
-  ): Promise<{
-    source: SourceDraft;
-    manifest: PluginManifest | undefined;
-    change: TransformationChange;
-  }> => {
+  ): Promise<PreparedSource> => {
     const manifest = readManifest(files, attr);
     const program = await compileSource(sandbox, files, attr);
     return {
@@ -305,6 +299,8 @@ export function createTransformations({
       tag: string | null;
       restoredFrom?: number;
       isNew: boolean;
+      /** The files as they are prepared already. */
+      prepared?: PreparedSource;
     },
     change: TransformationChange & Partial<TransformationFields>,
   ): Promise<{ transformation: Transformation; files: TransformationFiles }> => {
@@ -312,7 +308,9 @@ export function createTransformations({
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const before = await filesOf(current);
       const { isNew, ...planned } = plan(before, current);
-      const prepared = isNew ? await prepare(planned.files, { ...planned, attr: "source" }) : null;
+      const prepared = isNew
+        ? (planned.prepared ?? (await prepare(planned.files, { ...planned, attr: "source" })))
+        : null;
       const saved = await store.update(
         current.id,
         () => ({ ...prepared?.change, ...change }),
@@ -486,7 +484,8 @@ export function createTransformations({
       const location = current.url === null ? undefined : readPluginLocation(current.url, hosts);
       if (!location) return { ...(await viewOf(current)), missing: [], newSettings: [] };
       const plugin = await fetchPlugin.fetch(location);
-      const { manifest } = await fetched(plugin);
+      const prepared = await fetched(plugin);
+      const { manifest } = prepared;
       const { transformation } = await saveFiles(
         asker,
         current,
@@ -494,6 +493,7 @@ export function createTransformations({
           files: plugin.files,
           tag: plugin.tag,
           isNew: !isSameSource(before, plugin.files),
+          prepared,
         }),
         {
           ...(manifest?.name !== undefined && { name: manifest.name }),
@@ -576,6 +576,13 @@ export function createTransformations({
       return { ...(await viewOf(transformation)), files };
     },
   };
+}
+
+/** A state of a source, compiled, and what it says of the transformation. */
+interface PreparedSource {
+  readonly source: SourceDraft;
+  readonly manifest: PluginManifest | undefined;
+  readonly change: TransformationChange;
 }
 
 const INSUFFICIENT = "Your organization's plugin access level is insufficient.";
@@ -689,13 +696,18 @@ function differences(
 ): readonly FileDifference[] {
   const [old, fresh] = [new Map(Object.entries(before)), new Map(Object.entries(after))];
   const names = [...new Set([...old.keys(), ...fresh.keys()])].toSorted();
+  const endsAt = performance.now() + COMPARE_WITHIN_MS;
   return names.flatMap((file) => {
     const [from, to] = [old.get(file), fresh.get(file)];
     if (from === to) return [];
-    const patch = createTwoFilesPatch(file, file, from ?? "", to ?? "", undefined, undefined, {
-      context: 3,
-      timeout: COMPARE_WITHIN_MS,
-    });
+    const timeout = Math.floor(endsAt - performance.now());
+    const patch =
+      timeout > 0
+        ? createTwoFilesPatch(file, file, from ?? "", to ?? "", undefined, undefined, {
+            context: 3,
+            timeout,
+          })
+        : null;
     const status = from === undefined ? "added" : to === undefined ? "removed" : "changed";
     return [{ file, status, patch: patch ?? null }];
   });
@@ -716,14 +728,9 @@ function missingSettings(
   configs: Awaited<ReturnType<TransformationConfigStore["configsOf"]>>,
 ): readonly MissingSettings[] {
   return configs.flatMap(({ config, attachments }) => {
-    const complete: JsonObject = withDefaults(config.config, fields);
     const given = new Set(attachments.map(({ key }) => key));
-    const isThere = (key: string): boolean => {
-      const value: Json | undefined = Object.hasOwn(complete, key) ? complete[key] : undefined;
-      return given.has(key) || (value !== undefined && value !== null);
-    };
-    const keys = fields
-      .filter((field) => isRequired(field, complete) && !isThere(field.key))
+    const keys = validateConfig(config.config, fields, given)
+      .filter(({ kind }) => kind === "required")
       .map(({ key }) => key);
     return keys.length === 0 ? [] : [{ configId: config.id, projectId: config.projectId, keys }];
   });
