@@ -112,10 +112,7 @@ export function takeAnswer(before: PluginEvent, answer: Json): AnswerOutcome {
   return { kind: "changed", event: folded };
 }
 
-/**
- * The captured event that a checked answer stands for: `before` itself when nothing that is kept
- * has changed.
- */
+/** The captured event that a checked answer stands for; what plugins do not see stays as it was. */
 export function capturedEventOf(before: CapturedEvent, after: PluginEvent): CapturedEvent {
   const text = (field: string) => ownValue(after, field) as string;
   const timestamp = new Date(text("timestamp"));

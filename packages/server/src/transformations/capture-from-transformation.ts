@@ -20,7 +20,7 @@ export interface CaptureSource {
 }
 
 /** Events that one call may capture. */
-export const MAX_CAPTURES = 10;
+const MAX_CAPTURES = 10;
 
 /**
  * The event that a transformation captures, or why it may not: each is one deeper than what it was

@@ -51,7 +51,7 @@ export async function compileSource(
 }
 
 /** The first mistake, and how many follow. */
-export function describeProblems(problems: readonly SourceProblem[]): string {
+function describeProblems(problems: readonly SourceProblem[]): string {
   const [first, ...more] = problems;
   if (!first) return "The source cannot be compiled.";
   const place = first.line === 0 ? first.file : `${first.file}:${first.line}:${first.column}`;

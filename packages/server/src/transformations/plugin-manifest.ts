@@ -66,7 +66,7 @@ export function readManifest(
  * Refuses what cannot be a declaration of settings: neither a list of objects nor an object of them
  * by key.
  */
-export function checkConfigSchema(schema: Json, refuse: (detail: string) => Refusal): void {
+function checkConfigSchema(schema: Json, refuse: (detail: string) => Refusal): void {
   const items = Array.isArray(schema)
     ? (schema as readonly Json[])
     : isJsonObject(schema)

@@ -22,7 +22,7 @@ import type { TransformationStore } from "./transformation-store.ts";
 import { ACCESS_LEVELS, type AccessLevel } from "./transformations.ts";
 
 /** What is shown in place of a secret, and taken to mean the stored one (posthog-api 6.7). */
-export const SECRET_MASK = "**************** POSTHOG SECRET FIELD ****************";
+const SECRET_MASK = "**************** POSTHOG SECRET FIELD ****************";
 
 /** What a caller may say of a config. */
 export type ConfigChange = Partial<

@@ -1,11 +1,12 @@
 import { bucketOf } from "@hedgerow/core/transformations/durations";
 import type { LogLevel } from "./sandbox.ts";
 import type { Stage } from "./stage.ts";
-import type {
-  HourTally,
-  OwnMetric,
-  TransformationLogEntry,
-  TransformationRecords,
+import {
+  type HourTally,
+  joinOwnMetrics,
+  type OwnMetric,
+  type TransformationLogEntry,
+  type TransformationRecords,
 } from "./transformation-records.ts";
 
 /** What one event, or another call, came to in one stage. */
@@ -26,7 +27,7 @@ export interface TransformationJournal {
   countOwn(stage: Stage, name: string, metric: OwnMetric): void;
   /** A line of the service itself, or of the transformation. */
   log(stage: Stage, line: JournalLine): void;
-  /** Writes what has been gathered. What cannot be written is kept, within bounds, and reported. */
+  /** Writes what has been gathered. Reports what cannot be written: counts are kept, lines are lost. */
   flush(): Promise<void>;
 }
 
@@ -173,7 +174,7 @@ export async function openTransformationJournal({
       const { ownMetrics } = tallyOf(stage);
       const before = ownMetrics.get(name);
       if (!before && ownMetrics.size >= MAX_OWN_METRICS) return;
-      ownMetrics.set(name, before ? joinOwn(before, metric) : metric);
+      ownMetrics.set(name, before ? joinOwnMetrics(before, metric) : metric);
     },
 
     log(stage, { source, level, message, at = clock() }) {
@@ -219,7 +220,7 @@ function join(one: Tally, other: Tally | undefined): Tally {
   }
   for (const [name, metric] of other.ownMetrics) {
     const before = one.ownMetrics.get(name);
-    one.ownMetrics.set(name, before ? joinOwn(before, metric) : metric);
+    one.ownMetrics.set(name, before ? joinOwnMetrics(before, metric) : metric);
   }
   return {
     ...one,
@@ -228,10 +229,4 @@ function join(one: Tally, other: Tally | undefined): Tally {
     dropped: one.dropped + other.dropped,
     failed: one.failed + other.failed,
   };
-}
-
-function joinOwn(before: OwnMetric, { kind, value }: OwnMetric): OwnMetric {
-  if (kind === "sum") return { kind, value: before.value + value };
-  const choose = kind === "max" ? Math.max : Math.min;
-  return { kind, value: choose(before.value, value) };
 }

@@ -24,6 +24,18 @@ export interface OwnMetric {
   readonly value: number;
 }
 
+/** Two counts of one number as one; the later one tells the kind. */
+export function joinOwnMetrics(before: OwnMetric, { kind, value }: OwnMetric): OwnMetric {
+  switch (kind) {
+    case "sum":
+      return { kind, value: before.value + value };
+    case "max":
+      return { kind, value: Math.max(before.value, value) };
+    case "min":
+      return { kind, value: Math.min(before.value, value) };
+  }
+}
+
 /** What is counted of one config and hour. */
 export interface HourTally extends ConfigRef {
   /** Start of the hour, UTC. */

@@ -10,7 +10,7 @@ export type Bundle =
   | { readonly kind: "refused"; readonly problems: readonly SourceProblem[] };
 
 /** Names that a source may define for the sandbox, exported or not. */
-export const MEANINGFUL_NAMES = [
+const MEANINGFUL_NAMES = [
   "setupPlugin",
   "teardownPlugin",
   "getSettings",
@@ -27,7 +27,7 @@ export const MEANINGFUL_NAMES = [
 ] as const;
 
 /** Modules that the sandbox has for everybody; what they hold is made inside of it. */
-export const GUEST_MODULES: ReadonlySet<string> = new Set([
+const GUEST_MODULES: ReadonlySet<string> = new Set([
   "@posthog/plugin-scaffold",
   "@posthog/plugin-contrib",
   "posthog-plugins",

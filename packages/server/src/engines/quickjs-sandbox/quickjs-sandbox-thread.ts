@@ -127,9 +127,7 @@ function chooseNext(): GuestInstance | undefined {
     chosen = instance;
     least = used;
   }
-  const [, ...others] = ready;
-  if (chosen === undefined) return undefined;
-  if (others.length === 0) usedMs.clear();
+  if (ready.size === 1) usedMs.clear();
   return chosen;
 }
 

@@ -15,7 +15,7 @@ import { SourceBundler } from "./bundle-source.ts";
 import { loadGuestTexts } from "./guest-texts.ts";
 import { SandboxInstance } from "./sandbox-instance.ts";
 import type { FromThread } from "./sandbox-messages.ts";
-import { SandboxThread, type ThreadResources } from "./sandbox-thread-pool.ts";
+import { SandboxThread, type ThreadResources } from "./sandbox-thread-handle.ts";
 
 const DEFAULT_THREADS = 3;
 const INSPECTOR_IDLE_MS = 10_000;

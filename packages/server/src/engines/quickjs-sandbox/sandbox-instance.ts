@@ -16,7 +16,7 @@ import {
   type ThreadOutcome,
   type ToThread,
 } from "./sandbox-messages.ts";
-import type { LostWork } from "./sandbox-thread-pool.ts";
+import type { LostWork } from "./sandbox-thread-handle.ts";
 
 /** After so many threads that it blocked beyond interruption, an instance runs no more. */
 const MAX_BLOCKED_THREADS = 3;

@@ -4,6 +4,7 @@ import { type Kysely, sql, type Transaction } from "kysely";
 import {
   type ConfigRef,
   type HourTally,
+  joinOwnMetrics,
   type LogQuery,
   MAX_JOBS,
   MAX_LOG_LINES,
@@ -228,17 +229,6 @@ function addOwnMetrics(
     all.set(name, before ? joinOwnMetrics(before, metric) : metric);
   }
   return Object.fromEntries(all);
-}
-
-function joinOwnMetrics(before: OwnMetric, { kind, value }: OwnMetric): OwnMetric {
-  switch (kind) {
-    case "sum":
-      return { kind, value: before.value + value };
-    case "max":
-      return { kind, value: Math.max(before.value, value) };
-    case "min":
-      return { kind, value: Math.min(before.value, value) };
-  }
 }
 
 /** {@link TransformationStorage} on SQL. */
