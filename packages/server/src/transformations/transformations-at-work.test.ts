@@ -285,6 +285,18 @@ describe("beside the stream of events", () => {
     expect(view?.config.problem?.message).toContain("no key");
   });
 
+  it("[TM-31] warns of a source that has nothing to call", async () => {
+    const project = await run.newProject();
+    const typo = await run.enable(project, "Typo", "export function procesEvent(e) { return e }");
+    const jobs = await run.enable(project, "Jobs", "export const jobs = { a() {} }");
+    const warnings = async ({ id }: { id: number }) =>
+      (await run.lines(project, id)).filter((line) => line.includes("does nothing"));
+    expect(await warnings(typo)).toHaveLength(1);
+    expect(await warnings(jobs)).toEqual([]);
+    await run.work.changed(project);
+    expect(await warnings(typo)).toHaveLength(1);
+  });
+
   it("[TP-54] counts nothing twice that passes again after a crash", async () => {
     const project = await run.newProject();
     const { id } = await run.enable(

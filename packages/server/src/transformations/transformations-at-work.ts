@@ -60,6 +60,8 @@ export interface AtWorkDeps {
   readonly reportFault: (error: unknown, context: string) => void;
 }
 
+const DOES_NOTHING =
+  "It exports nothing that is ever called, such as processEvent or onEvent: it does nothing.";
 const TICK_MS = 1_000;
 const FLUSH_MS = 2_000;
 const PRUNE_MS = 3_600_000;
@@ -86,6 +88,9 @@ export async function startTransformations(deps: AtWorkDeps): Promise<Transforma
         ? `${version} takes the place of version ${before.version}, from the next event on.`
         : `${version} is at work, from the next event on.`;
       journal.log(stage, { source: "SYSTEM", level: "info", message });
+      const { methods, jobs: declared } = stage.program;
+      if (methods.length + declared.length > 0) return;
+      journal.log(stage, { source: "SYSTEM", level: "warn", message: DOES_NOTHING });
     },
   });
 
