@@ -38,6 +38,8 @@ const MAX_WAITING = 10_000;
 const MAX_BODY_CHARS = 1_000_000;
 const REQUEST_MS = 10_000;
 const CLOSING_MS = 2_000;
+/** A stage that was replaced or disabled has so long to get through what waits; a newer one waits for it. */
+const LEAVING_MS = 5_000;
 
 export function createEventDelivery({
   chains,
@@ -63,15 +65,19 @@ export function createEventDelivery({
   let isTimeUp = false;
 
   /**
-   * Gives out what waits. A stage that is replaced meanwhile is held until it has had its events;
-   * one that is taken out of work has no more.
+   * Gives out what waits. A stage that is replaced meanwhile is held until it has had its events, or
+   * has had its time; one that is taken out of work has no more.
    */
   async function drain(stage: Stage, queue: Queue): Promise<void> {
     const leftOut = (count: number, why: string) => {
       const message = `${count} events were left out: ${why}.`;
       if (count > 0) journal.log(stage, { source: "SYSTEM", level: "warn", message });
     };
+    let leavesAtMs = Number.POSITIVE_INFINITY;
     while (queue.waiting.length > 0 && !stage.isTakenOut && !isTimeUp) {
+      const nowMs = performance.now();
+      if (stage.isOut) leavesAtMs = Math.min(leavesAtMs, nowMs + LEAVING_MS);
+      if (nowMs > leavesAtMs) break;
       const row = queue.waiting.shift() as EventRow;
       try {
         await deliver(stage, row);
@@ -85,10 +91,14 @@ export function createEventDelivery({
         queue.left = 0;
       }
     }
-    leftOut(
-      queue.waiting.length + queue.left,
-      stage.isTakenOut ? "it is out of work" : "the service was stopped",
-    );
+    const why = stage.isTakenOut
+      ? "it is out of work"
+      : isTimeUp
+        ? "the service was stopped"
+        : stage.isOut
+          ? `version ${stage.version} has left`
+          : "it did not keep up";
+    leftOut(queue.waiting.length + queue.left, why);
   }
 
   function openQueue(stage: Stage): Queue {

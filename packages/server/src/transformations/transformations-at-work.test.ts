@@ -219,6 +219,31 @@ describe("beside the stream of events", () => {
     ]);
   });
 
+  it("[TP-52] does not let a version that is too slow hold up the one that replaces it", async () => {
+    const project = await run.newProject();
+    const { id, transformationId } = await run.enable(
+      project,
+      "Stuck",
+      `export async function onEvent() { await new Promise((resolve) => setTimeout(resolve, 1_000)) }`,
+    );
+    await run.append(Array.from({ length: 60 }, (_, n) => eventOf(project, `event ${n}`)));
+    await run.settle();
+    await run.edit(
+      project,
+      transformationId,
+      `export function onEvent({ event }) { console.log("saw " + event) }`,
+    );
+    await pass(eventOf(project, "last"));
+    const lines = await eventually(
+      () => run.lines(project, id),
+      (all) => all.includes("saw last"),
+    );
+    expect(lines).toContain("saw last");
+    expect(lines).toContainEqual(
+      expect.stringMatching(/^5\d events were left out: version 1 has left\.$/),
+    );
+  }, 30_000);
+
   it("[TP-52] tells how many events were left out of a config that was taken out of work", async () => {
     const project = await run.newProject();
     const { id } = await run.enable(
