@@ -50,6 +50,9 @@ export function createApp(options: { logger: FastifyBaseLogger }): App {
     frameworkErrors: refuseUnroutable,
     clientErrorHandler: answerUnreadable,
     forceCloseConnections: "idle",
+    // What still comes over an open connection while the server closes is answered, and ends the
+    // connection: the engines close after the server does, so nothing need be refused.
+    return503OnClosing: false,
     // `/api/environments/…` is another name for `/api/projects/…` (decision 1), and `/api/person`
     // the older one for the persons of the current project (posthog-api 3.4); `plugins` and
     // `plugin_configs` are PostHog's names for transformations and their configs (decision 10).

@@ -233,7 +233,11 @@ describe("requests that arrive together", () => {
     };
     const request = (body: string) =>
       `POST /say HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n${body}`;
-    const received = await Promise.all(["a", "b", "c"].map((it) => untilClosed(port, request(it))));
+    let accepted = 0;
+    app.server.on("connection", () => accepted++);
+    const asking = await Promise.all(["a", "b", "c"].map((it) => connected(port, request(it))));
+    await eventually(() => accepted === 3);
+    const received = await Promise.all(asking.map((send) => send()));
     expect(received.map((text) => text.split("\r\n\r\n")[1])).toEqual(['"a"', '"b"', '"c"']);
     const soon = new Promise((resolve) => setTimeout(resolve, 50, "not yet"));
     expect(await Promise.race([closed, soon])).toBe("not yet");
@@ -251,19 +255,25 @@ async function eventually(isSo: () => boolean): Promise<void> {
   expect(isSo()).toBe(true);
 }
 
-/** All that a server sends on a connection. Texts that are sent at a time arrive together. */
-async function untilClosed(port: number, text: string): Promise<string> {
+/** Connects, and answers what sends the text and resolves to all that the server then sends. */
+async function connected(port: number, text: string): Promise<() => Promise<string>> {
   const socket = connect(port, "127.0.0.1");
-  await new Promise((resolve) => setTimeout(resolve, 100));
-  socket.write(text);
-  return await new Promise((resolve, reject) => {
-    let received = "";
-    socket.on("error", reject);
-    socket.on("data", (chunk) => {
-      received += chunk.toString();
+  await new Promise((resolve) => socket.once("connect", resolve));
+  return () =>
+    new Promise((resolve, reject) => {
+      let received = "";
+      socket.on("error", reject);
+      socket.on("data", (chunk) => {
+        received += chunk.toString();
+      });
+      socket.on("close", () => resolve(received));
+      socket.write(text);
     });
-    socket.on("close", () => resolve(received));
-  });
+}
+
+/** All that a server sends on a connection. */
+async function untilClosed(port: number, text: string): Promise<string> {
+  return await (await connected(port, text))();
 }
 
 /** What a server sends on a connection until some of an answer's body is there. */
