@@ -1,7 +1,7 @@
 /** A client clock is trusted when `sent_at` lies this close to the arrival (decision 18). */
 const TRUSTED_SKEW_MS = 60_000;
 /** Nothing is stored further ahead of its arrival (decision 18). */
-const MAX_AHEAD_MS = 23 * 60 * 60 * 1000;
+export const MAX_AHEAD_MS = 23 * 60 * 60 * 1000;
 
 export interface EventTimes {
   readonly timestamp: Date;

@@ -124,6 +124,26 @@ describe("what a transformation answers", () => {
     expect(takeAnswer(seen({}), answer)).toEqual({ kind: "refused", reason });
   });
 
+  it.each([
+    ["+275760-09-13T00:00:00.000Z", "the timestamp of its event is no time"],
+    ["-000001-01-01T00:00:00.000Z", "the timestamp of its event is no time"],
+    ["9999-12-31T23:59:59-10:00", "the timestamp of its event is no time"],
+    ["9998-01-01T00:00:00Z", "the timestamp of its event lies too far ahead"],
+    ["2024-05-02T11:00:02Z", "the timestamp of its event lies too far ahead"],
+  ])("[TP-5] is refused where it says that the event happened at %s", (timestamp, reason) => {
+    expect(takeAnswer(seen({}), { ...seen({}), timestamp })).toEqual({ kind: "refused", reason });
+  });
+
+  it.each([
+    ["1970-01-01T00:00:00Z", "1970-01-01T00:00:00.000Z"],
+    ["1969-12-31T22:00:00-02:00", "1970-01-01T00:00:00.000Z"],
+    ["Thu, 01 Jan 1970 00:00:00 GMT", "1970-01-01T00:00:00.000Z"],
+    ["0001-01-01T00:00:00Z", "0001-01-01T00:00:00.000Z"],
+    ["2024-05-02T11:00:01Z", "2024-05-02T11:00:01.000Z"],
+  ])("may say that the event happened at %s", (timestamp, kept) => {
+    expect(changed(takeAnswer(seen({}), { ...seen({}), timestamp })).timestamp).toBe(kept);
+  });
+
   it("[TP-6] keeps a changed uuid that is valid, and ignores any other", () => {
     const uuid = "0190C0DE-0000-7000-8000-00000000000F";
     const valid = changed(answered(seen({}), (event) => Object.assign(event, { uuid })));

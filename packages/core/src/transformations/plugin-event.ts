@@ -1,7 +1,7 @@
 import { cleanJson, cleanText } from "../events/clean-json.ts";
 import { cutName } from "../events/cut-name.ts";
 import type { CapturedEvent } from "../events/event.ts";
-import { readMoment } from "../events/event-time.ts";
+import { MAX_AHEAD_MS, readMoment } from "../events/event-time.ts";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
 
 /**
@@ -83,7 +83,12 @@ export function takeAnswer(before: PluginEvent, answer: Json): AnswerOutcome {
   }
   const timestamp = ownValue(answer, "timestamp") ?? ownValue(before, "timestamp");
   const moment = typeof timestamp === "string" ? readMoment(timestamp) : null;
-  if (!moment) return refuse("the timestamp of its event is no time");
+  if (!moment || isOutOfCalendar(moment, String(timestamp))) {
+    return refuse("the timestamp of its event is no time");
+  }
+  if (timestamp !== ownValue(before, "timestamp") && isTooFarAhead(moment, before)) {
+    return refuse("the timestamp of its event lies too far ahead");
+  }
   const given = ownValue(answer, "properties") ?? {};
   if (!isJsonObject(given)) return refuse("the properties of its event are no object");
   const properties = foldProperties(
@@ -148,6 +153,17 @@ export function withPassed(
 export function hopsOf(properties: JsonObject): number {
   const hops = ownValue(properties, HOPS_PROPERTY);
   return typeof hops === "number" && hops >= 0 ? hops : 0;
+}
+
+/** Whether a moment stands for a time outside of the years that can be kept: those are read as the epoch. */
+function isOutOfCalendar(moment: Date, text: string): boolean {
+  return moment.getTime() === 0 && !/(?<![\d+-])19(?:69|70)/.test(text);
+}
+
+/** Whether a moment is later than events may be when they arrive (decision 18). */
+function isTooFarAhead(moment: Date, before: PluginEvent): boolean {
+  const arrival = readMoment(String(ownValue(before, "now")));
+  return arrival !== null && moment.getTime() > arrival.getTime() + MAX_AHEAD_MS;
 }
 
 function foldProperties(
