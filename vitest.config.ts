@@ -1,9 +1,14 @@
 import { defineConfig } from "vitest/config";
 
+// The bounds only end what hangs: they leave room for machines that run much else, where a process
+// starts in half a minute.
 const shared = {
   pool: "forks",
   isolate: false,
   maxWorkers: 2,
+  testTimeout: 120_000,
+  hookTimeout: 180_000,
+  expect: { poll: { timeout: 30_000 } },
 } as const;
 
 // The "source" condition lets tests run against TypeScript sources of sibling workspaces: no build.
@@ -27,8 +32,6 @@ export default defineConfig({
           name: "server",
           include: ["packages/server/src/**/*.test.ts", "scripts/*.test.ts"],
           globalSetup: ["packages/server/src/engines/sql/postgres-cluster.setup.ts"],
-          testTimeout: 30_000,
-          hookTimeout: 60_000,
         },
       },
       {
@@ -37,8 +40,6 @@ export default defineConfig({
           name: "compat",
           include: ["packages/compat/src/**/*.test.ts"],
           globalSetup: ["packages/compat/src/bundle.setup.ts"],
-          testTimeout: 60_000,
-          hookTimeout: 60_000,
         },
       },
     ],

@@ -94,7 +94,7 @@ describe.skipIf(WHY_NO_BROWSER !== null)(title, () => {
 
   async function flagsArrived({ page, problems }: WatchedPage, calls = 1): Promise<void> {
     await page
-      .waitForFunction((least) => window.flagCalls.length >= least, calls, { timeout: 10_000 })
+      .waitForFunction((least) => window.flagCalls.length >= least, calls)
       .catch((cause: unknown) => {
         throw new Error(`no flags arrived; problems: ${problems.join("; ") || "none"}`, { cause });
       });

@@ -99,7 +99,7 @@ test("[CP-60] persons whom an SDK identifies and merges are read, changed, split
   const phone = await personOf("ada@phone");
   expect(phone).toMatchObject({ distinct_ids: ["ada@phone"], properties: {} });
   expect(phone.uuid).not.toBe(ada.uuid);
-  await expect.poll(() => eventsOf(phone), { timeout: 10_000 }).toContain("called");
+  await expect.poll(() => eventsOf(phone)).toContain("called");
   expect(await eventsOf(ada)).not.toContain("called");
   expect((await personOf("ada")).uuid).toBe(ada.uuid);
 
@@ -111,7 +111,7 @@ test("[CP-60] persons whom an SDK identifies and merges are read, changed, split
   await server.kill();
   await server.startAgain();
   const left = async () => (await management.events({})).map(({ event }) => event).toSorted();
-  await expect.poll(left, { timeout: 10_000 }).toEqual(["looked around", "passed by"]);
+  await expect.poll(left).toEqual(["looked around", "passed by"]);
   const persons = await personsWith({});
   expect(persons.flatMap(({ distinct_ids }) => distinct_ids).toSorted()).toEqual(
     [anonymous, "bob"].toSorted(),

@@ -9,7 +9,7 @@ import { afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest
 import { dataFolderPaths } from "./engines/data-folder/data-folder.ts";
 
 /** Processes take seconds to start where many tests share the machine. */
-const SLOW_MS = 60_000;
+const SLOW_MS = 180_000;
 
 let home: string;
 let data: string;

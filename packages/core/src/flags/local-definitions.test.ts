@@ -233,7 +233,7 @@ describe("definitions for local evaluation", () => {
       ),
       { numRuns: 400 },
     );
-  }, 30_000);
+  });
 
   it("[FE-37] marks flags that SDKs would get wrong", () => {
     const isDecidable = (filters: JsonObject) =>

@@ -96,7 +96,7 @@ describe("patterns", () => {
       }),
       { numRuns: 300 },
     );
-  }, 30_000);
+  });
 
   it("[FE-15] runs linear patterns that ruin a backtracking engine", () => {
     const subject = `${"a".repeat(2_000)}b`;
@@ -168,5 +168,5 @@ describe("patterns", () => {
       ),
       { numRuns: 1000 },
     );
-  }, 30_000);
+  });
 });

@@ -242,7 +242,7 @@ describe("members from files", () => {
     expect(body.unknown_distinct_ids.length).toBe(1_000);
     const during = seen.filter(({ is_calculating }) => is_calculating).map(({ count }) => count);
     expect(new Set(during).size).toBeGreaterThan(3);
-  }, 60_000);
+  });
 });
 
 describe("persons of a list", () => {
@@ -315,7 +315,7 @@ describe("a cohort whose patterns take too long", () => {
       expect(await api.send(method, `${path}/duplicate_as_static_cohort`)).toMatchObject(refused);
     }
     expect((await api.send("GET", cohorts)).body.count).toBe(1);
-  }, 60_000);
+  });
 });
 
 describe("a cohort in use", () => {

@@ -285,7 +285,7 @@ describe("the recorder of definitions", () => {
     expect(await world.eventNames(other)).toEqual(["left"]);
     expect(world.recorded.some(({ properties }) => properties.length > 16_000)).toBe(false);
     expect(world.warned).toContain("too_many_property_definitions");
-  }, 30_000);
+  });
 
   test("[ED-10] passes nothing over that it could not read again yet", async () => {
     for (let index = 0; index < 3; index++) world.event(`stored_${index}`);
@@ -320,7 +320,7 @@ describe("the recorder of definitions", () => {
     recorder.note(names(30_000, 100));
     await recorder.flush();
     expect(world.warned.length).toBe(2);
-  }, 30_000);
+  });
 
   test("[ED-12] what is deleted comes back with the next event, and not before", async () => {
     recorder.note([world.event("paid", { price: 1 })]);

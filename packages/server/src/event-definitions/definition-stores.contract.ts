@@ -241,7 +241,7 @@ export function definitionStoresContract(open: () => Promise<DefinitionStoresFix
       );
       const properties = many(MAX_PROPERTY_DEFINITIONS + 2).map((name) => seenProperty(name));
       expect(await record({ properties })).toMatchObject({ properties: 2 });
-    }, 60_000);
+    });
 
     test("keeps the position it was moved to, and never goes back", async () => {
       const { sightings } = fixture;

@@ -173,13 +173,10 @@ describe("ingestion warnings", () => {
   it("[IW-3] tell merges that were refused", async () => {
     await post([{ ...visit({ event: "$create_alias" }), properties: { alias: "anonymous" } }]);
     await expect
-      .poll(
-        async () =>
-          (await warnings()).results.flatMap(
-            (one: { type: string; samples: { event: string }[] }) =>
-              one.samples.some(({ event }) => event === "$create_alias") ? [one.type] : [],
-          ),
-        { timeout: 5000 },
+      .poll(async () =>
+        (await warnings()).results.flatMap((one: { type: string; samples: { event: string }[] }) =>
+          one.samples.some(({ event }) => event === "$create_alias") ? [one.type] : [],
+        ),
       )
       .toHaveLength(1);
   });
@@ -319,7 +316,7 @@ describe("live events", () => {
       visit({ event: "paid", distinct_id: "bob", properties: { text: "a\nb" } }),
     ];
     await post(events);
-    await expect.poll(() => all.events().length, { timeout: 5000 }).toBe(3);
+    await expect.poll(() => all.events().length).toBe(3);
     expect(all.events().map(({ uuid }) => uuid)).toEqual(events.map(({ uuid }) => uuid));
     expect(some.events()).toMatchObject([
       { uuid: events[2]?.uuid, event: "paid", distinct_id: "bob", properties: { text: "a\nb" } },
@@ -336,14 +333,11 @@ describe("live events", () => {
     ]);
     readers[0]?.response.destroy();
     await expect
-      .poll(
-        async () => {
-          const next = await follow();
-          const { statusCode } = next.response;
-          return statusCode;
-        },
-        { timeout: 5000 },
-      )
+      .poll(async () => {
+        const next = await follow();
+        const { statusCode } = next.response;
+        return statusCode;
+      })
       .toBe(200);
   });
 
@@ -360,11 +354,10 @@ describe("live events", () => {
     expect((await receipt(last.uuid)).body.outcome).toBe("stored");
     slow.read();
     const missed = () => [...slow.text().matchAll(/^event: dropped\ndata: \{"count":(\d+)\}$/gm)];
-    await expect.poll(() => missed().length, { timeout: 10_000 }).toBeGreaterThan(0);
+    await expect.poll(() => missed().length).toBeGreaterThan(0);
     await expect
       .poll(
         () => slow.events().length + missed().reduce((sum, [, number]) => sum + Number(number), 0),
-        { timeout: 10_000 },
       )
       .toBe(count + 1);
   });
@@ -374,7 +367,7 @@ describe("live events", () => {
     reading.read();
     stuck.response.pause();
     await post([visit({ properties: { text: "x".repeat(1_500_000) } })]);
-    await expect.poll(() => reading.events().length, { timeout: 5000 }).toBe(1);
+    await expect.poll(() => reading.events().length).toBe(1);
     const started = performance.now();
     await service.close();
     expect(performance.now() - started).toBeLessThan(9000);

@@ -176,6 +176,6 @@ export function describePerformerSource(
       expect(moments).toHaveLength(count);
       const times = moments.map(([, atMs]) => atMs);
       expect(times).toEqual(times.toSorted((a, b) => a - b));
-    }, 60_000);
+    });
   });
 }

@@ -59,9 +59,7 @@ describe("what people report of experiments elsewhere", () => {
     await api.capture([
       happen("$groupidentify", "x", start, { $group_type: "company", $group_key: "A" }),
     ]);
-    await expect
-      .poll(async () => (await api.done("GET", "groups_types")).length, { timeout: 10_000 })
-      .toBe(1);
+    await expect.poll(async () => (await api.done("GET", "groups_types")).length).toBe(1);
     const id = await run("companies", { parameters: { aggregation_group_type_index: 0 } });
     const inCompany = (company: string, hours: number) =>
       called("companies", "test", "worker", start + hours * HOUR_MS, { $groups: { company } });

@@ -64,14 +64,11 @@ describe("what runs in a project", () => {
       expect(second.faults).toContainEqual(new Error("cannot be read"));
       isBroken = false;
       await expect
-        .poll(
-          async () => {
-            await second.append([eventOf(broken)]);
-            await second.settle();
-            return (await second.stored(broken)).at(-1)?.properties;
-          },
-          { timeout: 10_000 },
-        )
+        .poll(async () => {
+          await second.append([eventOf(broken)]);
+          await second.settle();
+          return (await second.stored(broken)).at(-1)?.properties;
+        })
         .toMatchObject({ limit: "none" });
     } finally {
       await second.close();

@@ -163,7 +163,7 @@ export function describeTransformationRecords(open: () => Promise<Transformation
       expect(count).toBe(MAX_LOG_LINES);
       expect(entries[0]?.message).toBe("last");
       expect((await records.logs({ ...other, ...page })).count).toBe(1);
-    }, 60_000);
+    });
 
     test("and hours are forgotten when they are old, and with their config", async () => {
       const { records } = fixture;

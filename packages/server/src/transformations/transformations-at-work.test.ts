@@ -242,7 +242,7 @@ describe("beside the stream of events", () => {
     expect(lines).toContainEqual(
       expect.stringMatching(/^5\d events were left out: version 1 has left\.$/),
     );
-  }, 30_000);
+  });
 
   it("[TP-52] tells how many events were left out of a config that was taken out of work", async () => {
     const project = await run.newProject();

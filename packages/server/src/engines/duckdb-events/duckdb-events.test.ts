@@ -110,7 +110,7 @@ describe("openDuckDbEvents", () => {
     expect(third.known(1, [row.event])).toEqual(["new"]);
     expect(await third.insert(batchOf([row]))).toMatchObject({ stored: 1 });
     await third.close();
-  }, 60_000);
+  });
 
   it("[ES-20] builds the index anew when its files turn out to be damaged while it works", async () => {
     const store = await openDuckDbEvents(folder.path);
@@ -126,7 +126,7 @@ describe("openDuckDbEvents", () => {
     expect(await store.insert(batchOf(again))).toEqual({ stored: 0, duplicates: 10 });
     expect(store.known(1, [again[0]?.event ?? sampleEvent()])).toEqual(["duplicate"]);
     await store.close();
-  }, 60_000);
+  });
 
   it("[ES-23] takes nothing for events that could not be stored: they are stored when they come again", async () => {
     const store = await openDuckDbEvents(folder.path);

@@ -75,4 +75,4 @@ test("[XM-15] gives up what there is no memory for, and goes on with what there 
     await store.close();
     rmSync(folder, { recursive: true, force: true });
   }
-}, 60_000);
+});

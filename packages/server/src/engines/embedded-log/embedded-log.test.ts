@@ -194,7 +194,7 @@ describe("openEmbeddedLog", () => {
       }
       expect(await log.bytes()).toBeGreaterThan(100 * MEBIBYTE);
       await log.release(99);
-      await expect.poll(() => log.bytes(), { timeout: 20_000 }).toBeLessThan(50 * MEBIBYTE);
+      await expect.poll(() => log.bytes()).toBeLessThan(50 * MEBIBYTE);
       expect(await positionsIn(log)).toEqual([100]);
       await log.close();
     }));

@@ -310,5 +310,5 @@ describe("limits", () => {
     } finally {
       await crowded.close();
     }
-  }, 30_000);
+  });
 });

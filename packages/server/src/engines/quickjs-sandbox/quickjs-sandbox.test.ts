@@ -163,7 +163,7 @@ describe("sources", () => {
       expect(await sandbox.compile({ "index.js": text })).toMatchObject({ kind: "refused" });
     }
     expect(await sandbox.compile({})).toMatchObject({ kind: "refused" });
-  }, 20_000);
+  });
 });
 
 describe("events", () => {

@@ -50,6 +50,8 @@ export default function setup(project: TestProject): (() => void) | undefined {
     "-D",
     data,
     "-w",
+    "-t",
+    "170",
     "-l",
     join(home, "log"),
     "-o",

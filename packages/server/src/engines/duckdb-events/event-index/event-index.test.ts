@@ -258,7 +258,7 @@ describe("openEventIndex", () => {
       }),
       { numRuns: 200 },
     );
-  }, 60_000);
+  });
 
   it("[ES-20] loses nothing it had saved, whichever of its steps is the last", async () => {
     let steps = 1;
@@ -285,7 +285,7 @@ describe("openEventIndex", () => {
     }
     // Runs of two kinds were written, listed, merged and removed.
     expect(steps).toBeGreaterThan(60);
-  }, 60_000);
+  });
 
   it("[ES-20] keeps few files for many events, and finds each of them", async () => {
     const index = await openEventIndex({ folder, stored: 0, runRecords: 64, merge: mergeRuns });
