@@ -108,6 +108,37 @@ describe("GitHub", () => {
     });
   });
 
+  test("[TM-24] a branch whose name holds slashes is found, and what follows it is a folder", async () => {
+    const files = [
+      { path: "wrap/plugin.json", contents: '{"name":"top"}' },
+      { path: "wrap/a/plugin.json", contents: '{"name":"inner"}' },
+    ];
+    const commits = "/api/repos/o/r/commits?sha=feature%2Fx%2B1&per_page=1";
+    mirror.answers.set(commits, `[{"sha":"${COMMIT}"}]`);
+    mirror.answers.set(`/o/r/archive/${COMMIT}.zip`, makeZip(files));
+    const url = "https://github.com/o/r/tree/feature/x+1";
+    expect(await fetchFrom(url)).toMatchObject({
+      ...{ url, tag: COMMIT, files: { "plugin.json": '{"name":"top"}' } },
+    });
+    expect(await fetchFrom(`${url}/a`)).toMatchObject({
+      ...{ url: `${url}/a`, tag: COMMIT, files: { "plugin.json": '{"name":"inner"}' } },
+    });
+    expect(await fetcher().latestTag(located(`${url}/a`))).toBe(COMMIT);
+  });
+
+  test("[TM-24] archives tell what a ref is where nobody tells its commit", async () => {
+    mirror.answers.set("/o/r/archive/feature/x.zip", makeZip(FILES));
+    expect((await fetchFrom("https://github.com/o/r/tree/feature/x")).tag).toBe("feature/x");
+    mirror.answers.set("/o/r/archive/@s/p@1.0+2.zip", makeZip(FILES));
+    expect(await fetchFrom("https://github.com/o/r/releases/tag/%40s/p%401.0+2")).toMatchObject({
+      url: "https://github.com/o/r",
+      tag: "@s/p@1.0+2",
+    });
+    mirror.answers.set("/api/repos/o/r/commits?sha=p%2Fv1&per_page=1", `[{"sha":"${COMMIT}"}]`);
+    mirror.answers.set(`/o/r/archive/${COMMIT}.zip`, makeZip(FILES));
+    expect((await fetchFrom("https://github.com/o/r/releases/tag/p/v1")).tag).toBe("p/v1");
+  });
+
   test("[TM-24] a private repository is asked with its token, which goes nowhere else", async () => {
     const elsewhere = await openMirror();
     mirror.answers.set(`/o/r/archive/${COMMIT}.zip`, { redirect: `${elsewhere.url}/zip` });

@@ -18,9 +18,11 @@ import { networks } from "../platform/network-address.ts";
 import type { ArchiveFile, ArchiveReader } from "./archive-reader.ts";
 import type { CatalogueEntry } from "./catalogue.ts";
 import {
+  asPath,
   isCommit,
   isRelease,
   type PluginLocation,
+  readingsOf,
   writePluginLocation,
 } from "./plugin-location.ts";
 
@@ -120,6 +122,8 @@ export const MAX_SOURCE_CHARS = 8_000_000;
 const KEPT = /\.(?:[cm]?[jt]sx?|json|md|txt|ya?ml|csv|graphql|html|css)$|(?:^|\/)license$/i;
 const NOT_KEPT = /(?:^|\/)(?:\.git|\.github|\.vscode|coverage)\//;
 
+type RepositoryLocation = PluginLocation & { readonly kind: "github" | "gitlab" };
+
 /** @param catalogue what comes with the service */
 export function createFetchPlugin({
   request,
@@ -164,18 +168,22 @@ export function createFetchPlugin({
   };
 
   /** The first archive that is there. */
-  const download = async (
-    urls: readonly string[],
+  const download = async <Of>(
+    places: readonly { readonly url: string; readonly of: Of }[],
     headers?: Readonly<Record<string, string>>,
-  ): Promise<Buffer> => {
+  ): Promise<{ readonly archive: Buffer; readonly of: Of }> => {
     let status = 0;
-    for (const url of urls) {
+    for (const { url, of } of places) {
       const answer = await ask(url, MAX_ARCHIVE_BYTES, headers);
-      if (answer.status === 200) return answer.body;
+      if (answer.status === 200) return { archive: answer.body, of };
       status = answer.status;
     }
-    throw unfit(`The plugin cannot be fetched: ${shown(urls[0] ?? "")} answered ${status}.`);
+    const first = shown(places[0]?.url ?? "");
+    throw unfit(`The plugin cannot be fetched: ${first} answered ${status}.`);
   };
+
+  const downloadAny = async (urls: readonly string[]): Promise<Buffer> =>
+    (await download(urls.map((url) => ({ url, of: null })))).archive;
 
   const unpack = async (archive: Buffer, folder: string): Promise<TransformationFiles> => {
     const outcome = await archives.read(
@@ -256,7 +264,7 @@ export function createFetchPlugin({
       typeof tarball === "string" &&
       URL.canParse(tarball) &&
       new URL(tarball).host === new URL(sources.npmUrl).host;
-    const archive = await download(isOfRegistry ? [tarball, usual] : [usual]);
+    const archive = await downloadAny(isOfRegistry ? [tarball, usual] : [usual]);
     const integrity = isJsonObject(dist) ? ownValue(dist, "integrity") : undefined;
     if (typeof integrity === "string" && !isIntact(archive, integrity)) {
       throw unfit(`The archive of the npm package "${name}" is not what its registry says it is.`);
@@ -280,47 +288,65 @@ export function createFetchPlugin({
     };
   };
 
+  /**
+   * What an address of a repository means, and the commit that it is at. Where nobody tells a
+   * commit, all that it may mean.
+   */
+  const resolve = async <Location extends RepositoryLocation>(
+    location: Location,
+  ): Promise<{ readonly readings: readonly Location[]; readonly commit: string | undefined }> => {
+    const readings = readingsOf(location);
+    for (const reading of readings) {
+      const commit =
+        reading.kind === "github"
+          ? await githubCommit(reading, reading.ref)
+          : await gitlabCommit(reading, reading.ref);
+      if (commit !== undefined) return { readings: [reading], commit };
+    }
+    return { readings, commit: undefined };
+  };
+
+  const archivesOf = (location: RepositoryLocation, commit: string | undefined) => {
+    const ref = commit ?? location.ref ?? "HEAD";
+    if (location.kind === "github") {
+      const { owner, repository } = location;
+      const base = `${sources.githubUrl}/${owner}/${repository}/archive/${asPath(ref)}`;
+      return [`${base}.zip`, `${base}.tar.gz`];
+    }
+    const base = `${gitlabApi(location)}/archive`;
+    const sha = encodeURIComponent(ref);
+    return [`${base}.zip?sha=${sha}`, `${base}.tar.gz?sha=${sha}`];
+  };
+
+  const fetchRepository = async (location: RepositoryLocation): Promise<FetchedPlugin> => {
+    const isAtCommit = location.ref !== null && isCommit(location.ref);
+    const { readings, commit } = isAtCommit
+      ? { readings: [location], commit: location.ref ?? undefined }
+      : await resolve(location);
+    const headers =
+      location.kind === "github" ? githubHeaders(location.token) : gitlabHeaders(location.token);
+    const { archive, of } = await download(
+      readings.flatMap((of) => archivesOf(of, commit).map((url) => ({ url, of }))),
+      headers,
+    );
+    return {
+      type: "custom",
+      url: writePluginLocation(of),
+      files: await unpack(archive, of.folder),
+      tag: tagOf(of, commit),
+    };
+  };
+
   const fetcher: FetchPlugin = {
     async fetch(location) {
       switch (location.kind) {
-        case "github": {
-          const { owner, repository, token, folder } = location;
-          const commit =
-            location.ref !== null && isCommit(location.ref)
-              ? location.ref
-              : await githubCommit(location, location.ref);
-          const ref = commit ?? location.ref ?? "HEAD";
-          const base = `${sources.githubUrl}/${owner}/${repository}/archive/${ref}`;
-          const archive = await download([`${base}.zip`, `${base}.tar.gz`], githubHeaders(token));
-          return {
-            type: "custom",
-            url: writePluginLocation(location),
-            files: await unpack(archive, folder),
-            tag: tagOf(location.ref, commit),
-          };
-        }
-        case "gitlab": {
-          const commit =
-            location.ref !== null && isCommit(location.ref)
-              ? location.ref
-              : await gitlabCommit(location, location.ref);
-          const sha = encodeURIComponent(commit ?? location.ref ?? "HEAD");
-          const base = `${gitlabApi(location)}/archive`;
-          const archive = await download(
-            [`${base}.zip?sha=${sha}`, `${base}.tar.gz?sha=${sha}`],
-            gitlabHeaders(location.token),
-          );
-          return {
-            type: "custom",
-            url: writePluginLocation(location),
-            files: await unpack(archive, location.folder),
-            tag: tagOf(location.ref, commit),
-          };
-        }
+        case "github":
+        case "gitlab":
+          return fetchRepository(location);
         case "npm":
           return fetchNpm(location);
         case "archive": {
-          const archive = await download([location.url]);
+          const archive = await downloadAny([location.url]);
           return {
             type: "custom",
             url: location.url,
@@ -341,17 +367,14 @@ export function createFetchPlugin({
       switch (location.kind) {
         case "github":
         case "gitlab": {
-          const commit =
-            location.kind === "github"
-              ? await githubCommit(location, location.ref)
-              : await gitlabCommit(location, location.ref);
+          const { commit } = await resolve(location);
           if (commit !== undefined) return commit;
           throw unfit(`Could not get latest commit for: ${shown(writePluginLocation(location))}`);
         }
         case "npm":
           return npmVersion(location.name);
         case "archive":
-          return digestOf(await download([location.url]));
+          return digestOf(await downloadAny([location.url]));
         case "folder":
           return null;
         case "catalogue": {
@@ -385,8 +408,8 @@ export function catalogueTag({ files }: CatalogueEntry): string {
 }
 
 /** How what a ref leads to is named: a release by its own name, all else by its commit. */
-function tagOf(ref: string | null, commit: string | null | undefined): string | null {
-  return ref !== null && isRelease(ref) ? ref : (commit ?? ref);
+function tagOf({ ref, isTag }: RepositoryLocation, commit: string | undefined): string | null {
+  return ref !== null && (isTag || isRelease(ref)) ? ref : (commit ?? ref);
 }
 
 const DIGEST_CHARS = 12;

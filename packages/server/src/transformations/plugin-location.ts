@@ -4,8 +4,13 @@ export type PluginLocation =
       readonly kind: "github";
       readonly owner: string;
       readonly repository: string;
-      /** A commit, tag or branch; `null` for the newest commit. */
+      /**
+       * A commit, tag or branch; `null` for the newest commit. Where names of branches hold slashes,
+       * it may go on in {@link folder}: only its host knows ({@link readingsOf}).
+       */
       readonly ref: string | null;
+      /** True where the address says that {@link ref} is a tag, and whole. */
+      readonly isTag?: true;
       /** Folder of the plugin in the repository; empty for the top. */
       readonly folder: string;
       readonly token: string | null;
@@ -15,6 +20,7 @@ export type PluginLocation =
       /** With its groups: `group/subgroup/project`. */
       readonly project: string;
       readonly ref: string | null;
+      readonly isTag?: true;
       readonly folder: string;
       readonly token: string | null;
     }
@@ -33,16 +39,26 @@ export interface PluginHosts {
 }
 
 const NAME = "[A-Za-z0-9_.-]+";
-const GITHUB = new RegExp(
-  `^/(${NAME})/(${NAME}?)(?:\\.git)?(?:/(?:commit|tree|blob|releases/tag)/(${NAME})(?:/([A-Za-z0-9_.\\-/]+))?)?$`,
-);
-const GITHUB_ARCHIVE = new RegExp(
-  `^/(${NAME})/(${NAME})/archive/(?:refs/(?:heads|tags)/)?([A-Za-z0-9_.\\-/]+?)(?:\\.zip|\\.tar\\.gz|\\.tgz)$`,
-);
+/** Owner and name, a ref behind `@`, and what follows. */
+const GITHUB = new RegExp(`^/(${NAME})/(${NAME}?)(?:\\.git)?(?:@([^/]+))?(/.+)?$`);
 const GITLAB = new RegExp(
-  `^/(${NAME}(?:/${NAME})+?)(?:\\.git)?(?:/-/(?:commit|tree|tags)/(${NAME})(?:/([A-Za-z0-9_.\\-/]+))?)?$`,
+  `^/(${NAME}(?:/(?!-/)${NAME}?)+?)(?:\\.git)?(?:@([^/]+))?(/-/(?:commit|tree|blob|tags|releases)/.+)?$`,
 );
-const NPM = /^\/package\/((?:@[a-z0-9][\w.-]*\/)?[a-z0-9~][\w.-]*)(?:\/v\/([\w.+-]+))?$/i;
+const ARCHIVE = /^\/archive\/(?:refs\/(heads|tags)\/)?(.+?)(?:\.zip|\.tar\.gz|\.tgz)$/;
+const NPM = /^\/package\/((?:@[a-z0-9~][\w.~-]*\/)?[a-z0-9~][\w.~-]*)(?:(?:\/v\/|@)([\w.+-]+))?$/i;
+/** What names of refs never hold (git-check-ref-format). */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: no ref holds them
+const NO_REF = /[\u0000-\u0020\u007f~^:?*[\\]|\.\.|@\{|\/\/|^\/|\/$|\.lock(?:\/|$)|(?:^|\/)\.|\.$/;
+const MAX_REF_CHARS = 255;
+
+/** Where in a repository an address leads. */
+interface Inside {
+  readonly ref: string | null;
+  readonly isTag?: true;
+  readonly folder: string;
+}
+
+const TOP: Inside = { ref: null, folder: "" };
 
 /**
  * Reads the address of a plugin (posthog-api 6.3): a repository on GitHub or GitLab, a package of
@@ -57,39 +73,123 @@ export function readPluginLocation(text: string, hosts: PluginHosts): PluginLoca
   if (trimmed.startsWith("file:")) {
     return { kind: "folder", path: decode(trimmed.slice("file:".length).replace(/^\/\/\//, "/")) };
   }
-  if (!/^https?:\/\//i.test(trimmed) || !URL.canParse(trimmed)) return undefined;
-  const url = new URL(trimmed);
-  const path = url.pathname.replace(/\/+$/, "");
+  const address = trimmed.replace(/^git\+(?=https?:)/i, "");
+  if (!/^https?:\/\//i.test(address) || !URL.canParse(address)) return undefined;
+  const url = new URL(address);
+  const path = decode(url.pathname.replace(/\/+$/, ""));
   const token = url.searchParams.get("private_token");
   if (isHost(url, "github.com", hosts.githubUrl)) {
-    const archive = GITHUB_ARCHIVE.exec(path);
     // Mirrors serve files as well, whose addresses may look like those of repositories.
-    const isFile = isArchive(path) && !isHost(url, "github.com", "");
-    const match = archive ?? (isFile ? null : GITHUB.exec(path));
-    if (match) {
-      const [, owner = "", repository = "", ref, folder] = match;
-      if (isDots(owner) || isDots(repository) || repository === "") return undefined;
-      return {
-        kind: "github",
-        owner,
-        repository,
-        ref: refOf(ref),
-        folder: archive ? "" : (folder ?? ""),
-        token,
-      };
+    const isMirror = !isHost(url, "github.com", "");
+    const [, owner = "", repository = "", version, tail] = GITHUB.exec(path) ?? [];
+    const inside = insideOf(url, version, tail, readGithubTail);
+    const isFile = isMirror && isArchive(path) && !/^\/archive\//.test(tail ?? "");
+    if (inside && repository !== "" && !isDots(owner) && !isDots(repository) && !isFile) {
+      return { kind: "github", owner, repository, ...inside, token };
     }
   }
   if (isHost(url, "gitlab.com", hosts.gitlabUrl) && !isArchive(path)) {
-    const [, project, ref, folder] = GITLAB.exec(path) ?? [];
-    if (project !== undefined && !project.split("/").some(isDots)) {
-      return { kind: "gitlab", project, ref: refOf(ref), folder: folder ?? "", token };
+    const [, project, version, tail] = GITLAB.exec(path) ?? [];
+    const inside = insideOf(url, version, tail, readGitlabTail);
+    if (inside && project?.split("/").every(isPart)) {
+      return { kind: "gitlab", project, ...inside, token };
     }
   }
   if (/^(?:www\.)?npmjs\.com$/i.test(url.host)) {
-    const [, name, version] = NPM.exec(decode(path)) ?? [];
+    const [, name, version] = NPM.exec(path) ?? [];
     return name === undefined ? undefined : { kind: "npm", name, version: version ?? null };
   }
-  return isArchive(path) ? { kind: "archive", url: url.href } : undefined;
+  return isArchive(url.pathname) ? { kind: "archive", url: url.href } : undefined;
+}
+
+/**
+ * What an address may mean whose ref may hold slashes, the shortest ref first. A host has no two
+ * branches of which one goes on from the other, so that at most one is there.
+ */
+export function readingsOf<Location extends PluginLocation & { kind: "github" | "gitlab" }>(
+  location: Location,
+): readonly Location[] {
+  const { ref, folder, isTag } = location;
+  if (ref === null || folder === "" || isTag || isCommit(ref)) return [location];
+  const parts = folder.split("/").slice(0, MAX_REF_PARTS);
+  return [location, ...parts.map((_, index) => withLongerRef(location, index + 1))].filter(
+    (one) => one.ref === null || isRef(one.ref),
+  );
+}
+
+/** More parts of a ref are not tried. */
+const MAX_REF_PARTS = 4;
+
+function withLongerRef<Location extends PluginLocation & { kind: "github" | "gitlab" }>(
+  location: Location,
+  count: number,
+): Location {
+  const parts = location.folder.split("/");
+  return {
+    ...location,
+    ref: [location.ref, ...parts.slice(0, count)].join("/"),
+    folder: parts.slice(count).join("/"),
+  };
+}
+
+/** `/tree/main/a`, `/releases/tag/v1`, `/archive/refs/tags/v1.zip`, …; `undefined` for other pages. */
+function readGithubTail(tail: string): Inside | undefined {
+  const [, kind, ref] = ARCHIVE.exec(tail) ?? [];
+  if (ref !== undefined) {
+    return kind === "tags" ? { ref, isTag: true, folder: "" } : { ref, folder: "" };
+  }
+  return readTail(tail, /^\/(?:commit|tree|blob)\/(.+)$/, /^\/releases\/tag\/(.+)$/);
+}
+
+function readGitlabTail(tail: string): Inside | undefined {
+  return readTail(tail, /^\/-\/(?:commit|tree|blob)\/(.+)$/, /^\/-\/(?:tags|releases)\/(.+)$/);
+}
+
+function readTail(tail: string, tree: RegExp, tags: RegExp): Inside | undefined {
+  const [, tag] = tags.exec(tail) ?? [];
+  if (tag !== undefined) return { ref: tag, isTag: true, folder: "" };
+  const [, rest] = tree.exec(tail) ?? [];
+  if (rest === undefined) return undefined;
+  const [ref = "", ...folder] = rest.replace(/\/plugin\.json$/, "").split("/");
+  return { ref, folder: folder.join("/") };
+}
+
+/** `undefined` for what is no place in a repository. A ref may stand behind `@` or `#` as well. */
+function insideOf(
+  url: URL,
+  version: string | undefined,
+  tail: string | undefined,
+  read: (tail: string) => Inside | undefined,
+): Inside | undefined {
+  // Homepages of packages end so.
+  const anchor = url.hash.toLowerCase() === "#readme" ? "" : decode(url.hash.slice(1));
+  const named = version ?? (anchor === "" ? undefined : anchor);
+  if (tail !== undefined) {
+    // Behind a page, an anchor is a place on it.
+    const inside = version === undefined ? read(tail) : undefined;
+    return inside && isFit(inside) ? withoutHead(inside) : undefined;
+  }
+  if (named === undefined) return TOP;
+  return isRef(named) ? withoutHead({ ref: named, folder: "" }) : undefined;
+}
+
+function isFit({ ref, folder }: Inside): boolean {
+  return (
+    ref !== null && isRef(ref) && (folder === "" || folder.split("/").every((part) => isPart(part)))
+  );
+}
+
+function isPart(part: string): boolean {
+  return part !== "" && !isDots(part);
+}
+
+function isRef(ref: string): boolean {
+  return ref !== "" && ref.length <= MAX_REF_CHARS && !NO_REF.test(ref) && ref !== "@";
+}
+
+/** `HEAD` is what is meant where nothing is named. */
+function withoutHead(inside: Inside): Inside {
+  return inside.ref === "HEAD" ? { ...inside, ref: null } : inside;
 }
 
 /**
@@ -132,22 +232,19 @@ export function isCommit(ref: string): boolean {
   return /^[0-9a-f]{7,64}$/i.test(ref);
 }
 
-function treeOf(
-  { ref, folder }: { readonly ref: string | null; readonly folder: string },
-  tree: string,
-): string {
-  const branch = ref === null || isPinned(ref) ? null : ref;
-  if (folder === "") return branch === null ? "" : `${tree}/${branch}`;
-  return `${tree}/${branch ?? "HEAD"}/${folder}`;
+function treeOf({ ref, isTag, folder }: Inside, tree: string): string {
+  const branch = ref === null || isTag || isPinned(ref) ? null : ref;
+  if (folder === "") return branch === null ? "" : `${tree}/${asPath(branch)}`;
+  return `${tree}/${branch === null ? "HEAD" : asPath(branch)}/${asPath(folder)}`;
+}
+
+/** A ref or a folder as part of a path. */
+export function asPath(text: string): string {
+  return encodeURI(text).replace(/[?#]/g, encodeURIComponent);
 }
 
 function queryOf(token: string | null): string {
   return token === null ? "" : `?private_token=${encodeURIComponent(token)}`;
-}
-
-/** `HEAD` is what is meant where nothing is named. */
-function refOf(ref: string | undefined): string | null {
-  return ref === undefined || ref === "HEAD" ? null : ref;
 }
 
 function isHost(url: URL, host: string, configured: string): boolean {
