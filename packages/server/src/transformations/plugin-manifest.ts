@@ -1,4 +1,8 @@
 import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
+import {
+  meetsPosthogVersion,
+  POSTHOG_VERSION,
+} from "@hedgerow/core/transformations/posthog-version";
 import type { TransformationFiles } from "@hedgerow/core/transformations/transformation";
 import { Refusal } from "../http/errors.ts";
 import { parseStrictJson } from "../http/parse-json.ts";
@@ -11,6 +15,8 @@ export interface PluginManifest {
   /** A list of fields or an object of them by key. */
   readonly configSchema: Json | undefined;
   readonly publicJobs: JsonObject | undefined;
+  /** The versions of PostHog that it is for. */
+  readonly posthogVersion: string | undefined;
 }
 
 const MAX_NAME_CHARS = 200;
@@ -59,7 +65,21 @@ export function readManifest(
     icon: textOf("icon", 800) ?? textOf("logo", 800),
     configSchema,
     publicJobs: jobs ?? undefined,
+    posthogVersion: textOf("posthogVersion", 200),
   };
+}
+
+/** Refuses a plugin that is for other versions of PostHog, in its words (posthog-api 6.4). */
+export function checkPosthogVersion({ posthogVersion }: PluginManifest): void {
+  if (posthogVersion === undefined || posthogVersion.trim() === "") return;
+  const isMet = meetsPosthogVersion(posthogVersion);
+  if (isMet) return;
+  throw new Refusal(
+    "invalid_input",
+    isMet === undefined
+      ? `Invalid PostHog semantic version requirement "${posthogVersion}"!`
+      : `Currently running PostHog version ${POSTHOG_VERSION} does not match this plugin's semantic version requirement "${posthogVersion}".`,
+  );
 }
 
 /**

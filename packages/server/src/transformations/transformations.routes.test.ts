@@ -383,6 +383,32 @@ describe("installs", () => {
     expect(await post("", { url: broken, source: { a: "" } })).toMatchObject({ status: 400 });
   });
 
+  test("[TM-26] a plugin for other versions of PostHog is not installed, nor moved to", async () => {
+    const refused = async (posthogVersion: unknown, name: string) => {
+      const { status, body } = await post("", { url: publish(name, { name, posthogVersion }) });
+      expect(status).toBe(400);
+      return body.detail;
+    };
+    expect(await refused(">= 2.0.0", "later")).toBe(
+      'Currently running PostHog version 1.43.1 does not match this plugin\'s semantic version requirement ">= 2.0.0".',
+    );
+    expect(await refused("soon", "soon")).toBe(
+      'Invalid PostHog semantic version requirement "soon"!',
+    );
+    expect(await refused(1, "number")).toBe('plugin.json: "posthogVersion" is not a text.');
+    const url = publish("moves-on", { name: "Moves", posthogVersion: ">= 1.25.0" });
+    const { id } = await made({ url });
+    publish("moves-on", { name: "Moves" }, { name: "Moved", posthogVersion: "<1.0.0" });
+    expect(await post(`/${id}/upgrade`)).toMatchObject({ status: 400 });
+    expect((await get(`/${id}`)).body).toMatchObject({ name: "Moves", version: 1 });
+    expect(
+      await post("", {
+        plugin_type: "source",
+        source: { "plugin.json": '{"posthogVersion":">= 9"}', "index.js": DROPS },
+      }),
+    ).toMatchObject({ status: 201 });
+  });
+
   test("[TM-43] a secret in an address is never shown", async () => {
     const url = publish("secret", { name: "Secret" });
     const answer = await post("", { url: `${url}?private_token=t0ken` });

@@ -20,7 +20,7 @@ import {
   type PluginLocation,
   readPluginLocation,
 } from "./plugin-location.ts";
-import { type PluginManifest, readManifest } from "./plugin-manifest.ts";
+import { checkPosthogVersion, type PluginManifest, readManifest } from "./plugin-manifest.ts";
 import type { Sandbox } from "./sandbox.ts";
 import type { TransformationConfigStore } from "./transformation-config-store.ts";
 import type {
@@ -344,10 +344,10 @@ export function createTransformations({
   };
 
   const fetched = async (plugin: FetchedPlugin) => {
+    const manifest = readManifest(plugin.files, "source");
+    if (!manifest) throw new Refusal("invalid_input", "Could not find plugin.json in the plugin");
+    checkPosthogVersion(manifest);
     const prepared = await prepare(plugin.files, { tag: plugin.tag, attr: "source" });
-    if (!prepared.manifest) {
-      throw new Refusal("invalid_input", "Could not find plugin.json in the plugin");
-    }
     if (!prepared.source.program) {
       throw new Refusal("invalid_input", "Could not find the code of the plugin", {
         attr: "source",
