@@ -111,25 +111,21 @@ function startLoad(server: ServerUnderTest) {
 /** Every acknowledged event is stored once and in the order of its client, and none was set aside. */
 async function expectAll(server: ServerUnderTest, acknowledged: readonly string[]): Promise<void> {
   const management = openManagement(server);
-  const stored = await eventually(
-    "all acknowledged events",
-    async () => {
-      const events: Awaited<ReturnType<typeof management.events>>[number][] = [];
-      for (let offset = 0; ; offset += 1000) {
-        const page = await management.events({
-          ...{ event: "counted", offset: String(offset) },
-          orderBy: '["timestamp"]',
-        });
-        events.push(...page);
-        if (page.length < 1000) break;
-      }
-      const found = new Set(events.map(({ id }) => id));
-      const missing = acknowledged.filter((uuid) => !found.has(uuid)).length;
-      if (missing > 0) throw new Error(`${missing} of ${acknowledged.length} are missing`);
-      return events;
-    },
-    60_000,
-  );
+  const stored = await eventually("all acknowledged events", async () => {
+    const events: Awaited<ReturnType<typeof management.events>>[number][] = [];
+    for (let offset = 0; ; offset += 1000) {
+      const page = await management.events({
+        ...{ event: "counted", offset: String(offset) },
+        orderBy: '["timestamp"]',
+      });
+      events.push(...page);
+      if (page.length < 1000) break;
+    }
+    const found = new Set(events.map(({ id }) => id));
+    const missing = acknowledged.filter((uuid) => !found.has(uuid)).length;
+    if (missing > 0) throw new Error(`${missing} of ${acknowledged.length} are missing`);
+    return events;
+  });
   expect(new Set(stored.map(({ id }) => id)).size).toBe(stored.length);
   for (let client = 0; client < CLIENTS; client++) {
     const own = stored.filter((event) => event.distinct_id === `somebody-${client}`);
@@ -159,15 +155,15 @@ async function surviveTrouble(server: ServerUnderTest, trouble: Trouble): Promis
   const load = startLoad(server);
   const since = (from: number, status: number) =>
     load.answers.slice(from).filter((answer) => answer.status === status).length;
-  await eventually("events to be taken", () => since(0, 200) > 20, 30_000);
+  await eventually("events to be taken", () => since(0, 200) > 20);
   for (let round = 0; round < 2; round++) {
     trouble.begin(server);
     const refusedFrom = load.answers.length;
-    await eventually("events to be refused", () => since(refusedFrom, 503) > 50, 60_000);
+    await eventually("events to be refused", () => since(refusedFrom, 503) > 50);
     await delay(1000);
     const freedFrom = load.answers.length;
     trouble.end(server);
-    await eventually("events to be taken again", () => since(freedFrom, 200) > 50, 60_000);
+    await eventually("events to be taken again", () => since(freedFrom, 200) > 50);
   }
   await load.stop();
   expect(load.faults).toEqual([]);
@@ -189,12 +185,14 @@ async function outlastStore(
   trouble: Trouble & { readonly lastingMs: number },
 ): Promise<void> {
   const load = startLoad(server);
-  await eventually("events to be taken", () => load.answers.length > 20, 30_000);
+  await eventually("events to be taken", () => load.answers.length > 20);
   trouble.begin(server);
   const duringFrom = load.acknowledged.length;
   await delay(trouble.lastingMs);
+  await eventually("events to be taken all the same", () => {
+    return load.acknowledged.length > duringFrom + 400;
+  });
   const during = load.acknowledged.slice(duringFrom);
-  expect(during.length).toBeGreaterThan(0);
   const management = openManagement(server);
   // The trouble is one: what was taken long ago by now is not stored.
   const late = during.slice(0, Math.ceil(during.length / 2));
@@ -213,7 +211,7 @@ async function outlastStore(
   await expectAll(server, load.acknowledged);
 }
 
-describe("a disk that takes no more", { timeout: 240_000 }, () => {
+describe("a disk that takes no more", { timeout: 600_000 }, () => {
   test.skipIf(!canMount)(
     `[CP-46] because a file system of ${TMPFS_MEBIBYTES} MiB is full${canMount ? "" : " (skipped: only root may mount one)"}`,
     async () => {
@@ -262,7 +260,7 @@ describe("a disk that takes no more", { timeout: 240_000 }, () => {
   );
 });
 
-describe("an event store that cannot be written", { timeout: 240_000 }, () => {
+describe("an event store that cannot be written", { timeout: 600_000 }, () => {
   const files = [
     ["its tables", /^events\.duckdb(?:\.wal)?$/],
     ["all of it", /^events\.duckdb/],

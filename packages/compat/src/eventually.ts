@@ -10,7 +10,7 @@ const POLL_INTERVAL_MS = 25;
 export async function eventually<Value>(
   what: string,
   probe: () => Value | undefined | false | Promise<Value | undefined | false>,
-  timeoutMs = 10_000,
+  timeoutMs = 60_000,
 ): Promise<Value> {
   const deadline = performance.now() + timeoutMs;
   let lastFailure: unknown;

@@ -356,7 +356,8 @@ describe.each(NODE_SDKS)("$name", (sdk) => {
       await eventually(
         "the polled value",
         async () => (await asked.getFeatureFlag(key, "somebody", locally)) === true,
-        1_000,
+        // Sooner than an interval of the SDK's own.
+        20_000,
       );
     });
 

@@ -317,7 +317,7 @@ describe("the command", PATIENTLY, () => {
         await eventually(
           "npm's server to be ready",
           async () => (await fetch(`http://127.0.0.1:${port}/_readiness`)).ok,
-          50_000,
+          100_000,
         );
         server = JSON.parse(await readFile(join(data, "lock.json"), "utf8")).pid;
         npm.kill("SIGTERM");

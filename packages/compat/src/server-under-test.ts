@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
+import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
 import { createServer } from "node:net";
@@ -18,7 +19,7 @@ export const PERSONAL_KEY = "phx_compatPersonalKey0123456789";
 /** A stop on SIGTERM has to be over by then. */
 const STOP_WITHIN_MS = 10_000;
 /** A second on a machine at leisure; the limit is for machines that run much else. */
-const READY_WITHIN_MS = 50_000;
+const READY_WITHIN_MS = 120_000;
 
 export interface StartOptions {
   /** Set on top of the keys. A variable set to `undefined` is not passed. */
@@ -138,7 +139,7 @@ export async function runCommand(
   return runToEnd(process.execPath, [COMMAND, ...args], { env: commandEnv(env) });
 }
 
-/** Runs a program to its end; it is killed after 30 seconds. */
+/** Runs a program to its end; it is killed after two minutes. */
 export async function runToEnd(
   program: string,
   args: readonly string[],
@@ -153,7 +154,7 @@ export async function runToEnd(
   child.stderr.setEncoding("utf8").on("data", (text: string) => {
     stderr += text;
   });
-  const timer = setTimeout(() => child.kill("SIGKILL"), 30_000);
+  const timer = setTimeout(() => child.kill("SIGKILL"), 120_000);
   const [code] = (await once(child, "close")) as [number | null];
   clearTimeout(timer);
   return { code, stdout, stderr };
@@ -193,15 +194,24 @@ export function newFolder(): Promise<string> {
   return mkdtemp(join(tmpdir(), "hedgerow-compat-"));
 }
 
-/** A TCP port nobody listens on. */
+/**
+ * A TCP port nobody listens on, and none that systems give to connections by themselves: those could
+ * be taken before the server listens, or while it is started again.
+ */
 export async function findFreePort(): Promise<number> {
-  const probe = createServer().listen(0, "127.0.0.1");
-  await once(probe, "listening");
-  const address = probe.address();
-  probe.close();
-  await once(probe, "close");
-  if (address === null || typeof address === "string") throw new Error("no port was given");
-  return address.port;
+  for (let attempt = 0; attempt < 100; attempt++) {
+    const port = randomInt(10_000, 32_000);
+    const probe = createServer().listen(port, "127.0.0.1");
+    const isFree = await once(probe, "listening").then(
+      () => true,
+      () => false,
+    );
+    if (!isFree) continue;
+    probe.close();
+    await once(probe, "close");
+    return port;
+  }
+  throw new Error("no port is free");
 }
 
 /** The environment of the command: nothing of the tester's own settings leaks in. */

@@ -125,9 +125,9 @@ describe("measuring one unit", () => {
       steps: [index % 2],
     }));
     const metric = funnel({ order: "unordered", conversionWindowMs: 100_000 });
-    const startedMs = performance.now();
+    const before = process.cpuUsage();
     expect(stepsReached(events, metric)).toBe(1);
-    expect(performance.now() - startedMs).toBeLessThan(5000);
+    expect(process.cpuUsage(before).user / 1_000).toBeLessThan(10_000);
   });
 
   it("counts as retained who comes back on the days of the window, by the calendar", () => {

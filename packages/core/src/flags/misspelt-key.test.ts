@@ -78,6 +78,6 @@ describe("misspelt keys", () => {
     const object = { ["rollout_percentage".repeat(50_000)]: null, ...Object.fromEntries(many) };
     const start = process.cpuUsage();
     expect(findMisspeltKey(object, KEYS.filter)).toBeNull();
-    expect(process.cpuUsage(start).user / 1_000).toBeLessThan(2_000);
+    expect(process.cpuUsage(start).user / 1_000).toBeLessThan(4_000);
   });
 });

@@ -100,11 +100,11 @@ describe("patterns", () => {
 
   it("[FE-15] runs linear patterns that ruin a backtracking engine", () => {
     const subject = `${"a".repeat(2_000)}b`;
-    const startedMs = performance.now();
+    const before = process.cpuUsage();
     expect(search("^(a+)+$", subject)).toBe(false);
     expect(search("(a|aa)+$", subject)).toBe(false);
     expect(search("^(a|a)*c", subject)).toBe(false);
-    expect(performance.now() - startedMs).toBeLessThan(1_000);
+    expect(process.cpuUsage(before).user / 1_000).toBeLessThan(4_000);
   });
 
   it("[FE-15] gives up, as an error, where a linear match would take too many steps", () => {

@@ -35,7 +35,7 @@ const inCohort = (value: number, more: object = {}) => ({
 
 /** The cohort once its calculation has ended. */
 async function calculated(id: number) {
-  for (let tries = 0; tries < 400; tries++) {
+  for (let tries = 0; tries < 2_000; tries++) {
     const { body } = await project.get(`cohorts/${id}`);
     if (!body.is_calculating) return body;
     await new Promise((resolve) => setTimeout(resolve, 25));

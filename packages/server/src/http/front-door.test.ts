@@ -249,7 +249,7 @@ describe("requests that arrive together", () => {
 });
 
 async function eventually(isSo: () => boolean): Promise<void> {
-  for (let attempt = 0; attempt < 500 && !isSo(); attempt++) {
+  for (let attempt = 0; attempt < 3_000 && !isSo(); attempt++) {
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
   expect(isSo()).toBe(true);

