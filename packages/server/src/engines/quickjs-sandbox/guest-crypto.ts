@@ -4,10 +4,17 @@ interface BufferClass {
   from(data: unknown, encoding?: string): Uint8Array & { toString(encoding?: string): string };
 }
 
-/** Web Crypto and Node's synchronous functions, as far as they hash and draw. The host computes. */
+type Callback = (error: unknown, value?: unknown) => void;
+
+/**
+ * Web Crypto and Node's functions, as far as they hash, derive, sign, encrypt with shared keys, and
+ * draw. The host computes, within bounds of work.
+ */
 export function makePart(core: GuestCore): Record<string, unknown> {
   const { call } = core;
+  const ask = (...values: unknown[]) => call("crypto", values);
   const bufferClass = () => core.part("buffer")["Buffer"] as BufferClass;
+  const bufferOf = (latin1: unknown) => bufferClass().from(latin1, "latin1");
 
   /** Texts as the bytes of an encoding, bytes as they are. */
   function bytesOf(data: unknown, encoding?: unknown): string {
@@ -17,22 +24,44 @@ export function makePart(core: GuestCore): Record<string, unknown> {
   }
 
   function encode(latin1: string, encoding: unknown): unknown {
-    if (encoding === undefined || encoding === "buffer")
-      return bufferClass().from(latin1, "latin1");
+    if (encoding === undefined || encoding === "buffer") return bufferOf(latin1);
     if (encoding === "hex" || encoding === "base64" || encoding === "base64url") {
       return call("encode", [latin1, encoding]);
     }
-    return bufferClass().from(latin1, "latin1").toString(String(encoding));
+    return bufferOf(latin1).toString(String(encoding));
+  }
+
+  /** Answers by callback, in a turn of its own, what was worked out. */
+  function tell(callback: Callback, work: () => unknown): void {
+    if (typeof callback !== "function") {
+      throw new TypeError('The "callback" argument must be of type function');
+    }
+    queueMicrotask(() => {
+      let value: unknown;
+      try {
+        value = work();
+      } catch (error) {
+        callback(error);
+        return;
+      }
+      callback(null, value);
+    });
+  }
+
+  function hashed(algorithm: unknown, data: string, key: string | null, length?: unknown): string {
+    return ask("hash", String(algorithm), data, key, length ?? null) as string;
   }
 
   class Hash {
     readonly #algorithm: string;
     readonly #key: string | null;
+    readonly #length: unknown;
     #data = "";
     #isDone = false;
-    constructor(algorithm: string, key: string | null) {
+    constructor(algorithm: string, key: string | null, length?: unknown) {
       this.#algorithm = algorithm;
       this.#key = key;
+      this.#length = length;
     }
     update(data: unknown, encoding?: unknown): this {
       if (this.#isDone) throw new Error("Digest already called");
@@ -42,47 +71,250 @@ export function makePart(core: GuestCore): Record<string, unknown> {
     digest(encoding?: unknown): unknown {
       if (this.#isDone) throw new Error("Digest already called");
       this.#isDone = true;
-      return encode(call("hash", [this.#algorithm, this.#data, this.#key]) as string, encoding);
+      return encode(hashed(this.#algorithm, this.#data, this.#key, this.#length), encoding);
     }
     copy(): Hash {
-      const copy = new Hash(this.#algorithm, this.#key);
+      if (this.#isDone) throw new Error("Digest already called");
+      const copy = new Hash(this.#algorithm, this.#key, this.#length);
       copy.#data = this.#data;
       return copy;
     }
+    // As streams are used: what is written is hashed, and read at the end.
+    write(data: unknown, encoding?: unknown): boolean {
+      this.update(data, encoding);
+      return true;
+    }
+    end(data?: unknown, encoding?: unknown): this {
+      return data === undefined ? this : this.update(data, encoding);
+    }
+    read(): unknown {
+      return this.digest();
+    }
   }
 
-  function createHash(algorithm: unknown): Hash {
-    call("hash", [String(algorithm), "", null]);
-    return new Hash(String(algorithm), null);
+  function createHash(algorithm: unknown, options?: { outputLength?: number }): Hash {
+    hashed(algorithm, "", null, options?.outputLength);
+    return new Hash(String(algorithm), null, options?.outputLength);
   }
 
   function createHmac(algorithm: unknown, key: unknown): Hash {
-    call("hash", [String(algorithm), "", ""]);
+    hashed(algorithm, "", "");
     return new Hash(String(algorithm), bytesOf(key));
   }
+
+  function hash(algorithm: unknown, data: unknown, encoding: unknown = "hex"): unknown {
+    return encode(hashed(algorithm, bytesOf(data), null), encoding);
+  }
+
+  // Keys derived from passwords -----------------------------------------------------------------
+
+  function checkWhole(name: string, value: unknown, least: number): void {
+    if (typeof value !== "number") {
+      throw new TypeError(`The "${name}" argument must be of type number`);
+    }
+    if (!Number.isInteger(value) || value < least || value >= 2 ** 31) {
+      throw new RangeError(`The value of "${name}" is out of range`);
+    }
+  }
+
+  function pbkdf2Sync(
+    password: unknown,
+    salt: unknown,
+    iterations: unknown,
+    length: unknown,
+    digest: unknown,
+  ): unknown {
+    if (typeof digest !== "string") {
+      throw new TypeError('The "digest" argument must be of type string');
+    }
+    checkWhole("iterations", iterations, 1);
+    checkWhole("keylen", length, 0);
+    return bufferOf(ask("pbkdf2", bytesOf(password), bytesOf(salt), iterations, length, digest));
+  }
+
+  function scryptSync(
+    password: unknown,
+    salt: unknown,
+    length: unknown,
+    options: unknown = null,
+  ): unknown {
+    checkWhole("keylen", length, 0);
+    return bufferOf(ask("scrypt", bytesOf(password), bytesOf(salt), length, options));
+  }
+
+  function hkdfSync(
+    digest: unknown,
+    key: unknown,
+    salt: unknown,
+    info: unknown,
+    length: unknown,
+  ): ArrayBuffer {
+    checkWhole("length", length, 0);
+    const derived = ask("hkdf", digest, bytesOf(key), bytesOf(salt), bytesOf(info), length);
+    return fromLatin1(derived as string).buffer;
+  }
+
+  /** The last argument is the callback. */
+  const byCallback =
+    (work: (...values: never[]) => unknown) =>
+    (...values: unknown[]) => {
+      const callback = values.pop() as Callback;
+      tell(callback, () => Reflect.apply(work as (...all: unknown[]) => unknown, null, values));
+    };
+
+  // Ciphers and signatures ----------------------------------------------------------------------
+
+  interface CipherOptions {
+    authTagLength?: number;
+  }
+
+  /** Holds what it is given until the end: then all of it comes out. */
+  class Cipher {
+    readonly #isDecipher: boolean;
+    readonly #algorithm: string;
+    readonly #key: string;
+    readonly #iv: string | null;
+    readonly #tagLength: number | null;
+    #data = "";
+    #aad: string | null = null;
+    #tag: string | null = null;
+    #isPadded = true;
+    #told = 0;
+    #isDone = false;
+    constructor(
+      isDecipher: boolean,
+      algorithm: unknown,
+      key: unknown,
+      iv: unknown,
+      options?: CipherOptions,
+    ) {
+      this.#isDecipher = isDecipher;
+      this.#algorithm = String(algorithm);
+      this.#key = bytesOf(key);
+      this.#iv = iv === null ? null : bytesOf(iv);
+      this.#tagLength = options?.authTagLength ?? null;
+      // What is wrong with them is told at once.
+      this.#next(false);
+    }
+    update(data: unknown, inputEncoding?: unknown, outputEncoding?: unknown): unknown {
+      if (this.#isDone) throw new Error("Trying to add data in unsupported state");
+      this.#data += bytesOf(data, inputEncoding);
+      return encode(this.#next(false), outputEncoding);
+    }
+    final(outputEncoding?: unknown): unknown {
+      if (this.#isDone) throw new Error("Unsupported state");
+      this.#isDone = true;
+      return encode(this.#next(true), outputEncoding);
+    }
+    #next(isFinal: boolean): string {
+      const tag = this.#isDecipher ? this.#tag : null;
+      const work = {
+        ...{ isDecipher: this.#isDecipher, algorithm: this.#algorithm, key: this.#key, tag },
+        ...{ iv: this.#iv, data: this.#data, aad: this.#aad, tagLength: this.#tagLength },
+        ...{ isPadded: this.#isPadded, isFinal, told: this.#told },
+      };
+      const [text, made] = ask("cipher", work) as [string, string | null];
+      this.#told += text.length;
+      if (isFinal && !this.#isDecipher) this.#tag = made;
+      return text;
+    }
+    setAAD(data: unknown): this {
+      this.#aad = bytesOf(data);
+      return this;
+    }
+    setAuthTag(tag: unknown, encoding?: unknown): this {
+      this.#tag = bytesOf(tag, encoding);
+      return this;
+    }
+    getAuthTag(): unknown {
+      if (this.#isDecipher || !this.#isDone || this.#tag === null) {
+        throw new Error("Invalid state for operation getAuthTag");
+      }
+      return bufferOf(this.#tag);
+    }
+    setAutoPadding(isPadded = true): this {
+      this.#isPadded = isPadded;
+      return this;
+    }
+  }
+
+  /** A key as the host reads it: PEM, or an object around it. */
+  function plainKey(key: unknown): unknown {
+    if (typeof key === "string") return key;
+    if (key instanceof Uint8Array) return bufferClass().from(key).toString("utf8");
+    const { key: inner, ...rest } = key as Record<string, unknown>;
+    return { ...rest, key: plainKey(inner) };
+  }
+
+  class Signature {
+    readonly #algorithm: string;
+    #data = "";
+    constructor(algorithm: unknown) {
+      this.#algorithm = String(algorithm);
+    }
+    update(data: unknown, encoding?: unknown): this {
+      this.#data += bytesOf(data, encoding);
+      return this;
+    }
+    write(data: unknown, encoding?: unknown): boolean {
+      this.update(data, encoding);
+      return true;
+    }
+    end(): this {
+      return this;
+    }
+    sign(key: unknown, encoding?: unknown): unknown {
+      return encode(ask("sign", this.#algorithm, plainKey(key), this.#data) as string, encoding);
+    }
+    verify(key: unknown, signature: unknown, encoding?: unknown): unknown {
+      const given = bytesOf(signature, encoding);
+      return ask("verify", this.#algorithm, plainKey(key), this.#data, given);
+    }
+  }
+
+  // Randomness ----------------------------------------------------------------------------------
 
   function randomText(size: unknown): string {
     return call("random", Number(size)) as string;
   }
 
-  function randomBytes(size: unknown, callback?: (error: null, bytes: unknown) => void): unknown {
-    const bytes = bufferClass().from(randomText(size), "latin1");
+  function randomBytes(size: unknown, callback?: Callback): unknown {
+    checkWhole("size", size, 0);
+    const bytes = bufferOf(randomText(size));
     if (callback === undefined) return bytes;
-    queueMicrotask(() => callback(null, bytes));
+    tell(callback, () => bytes);
     return undefined;
+  }
+
+  function randomFillSync<T>(target: T, offset = 0, size?: number): T {
+    const bytes = viewOf(target);
+    const end = size === undefined ? bytes.length : offset + size;
+    if (!(offset >= 0 && offset <= end && end <= bytes.length)) {
+      throw new RangeError('The value of "offset" or "size" is out of range');
+    }
+    bytes.set(fromLatin1(randomText(end - offset)), offset);
+    return target;
   }
 
   const randomUUID = () => call("uuid", null) as string;
 
   function getRandomValues<T extends ArrayBufferView>(array: T): T {
+    const isWhole =
+      ArrayBuffer.isView(array) && !/^(Float|DataView)/.test((array as object).constructor.name);
+    if (!isWhole) throw new TypeError("The data argument must be an integer-type TypedArray");
     const bytes = viewOf(array);
-    if (bytes.length > 65_536) throw new Error("QuotaExceededError: more than 65536 bytes");
+    if (bytes.length > 65_536) {
+      const error = new Error("The requested length exceeds 65,536 bytes");
+      throw Object.assign(error, { name: "QuotaExceededError" });
+    }
     bytes.set(fromLatin1(randomText(bytes.length)));
     return array;
   }
 
-  function randomInt(first: number, second?: number): number {
-    const [low, high] = second === undefined ? [0, first] : [first, second];
+  function drawInt(low: number, high: number): number {
+    if (!Number.isSafeInteger(low) || !Number.isSafeInteger(high)) {
+      throw new TypeError('The "min" and "max" arguments must be safe integers');
+    }
     const range = high - low;
     if (!(range > 0 && range < 2 ** 48)) throw new RangeError("The range is out of bounds");
     const limit = 2 ** 48 - (2 ** 48 % range);
@@ -93,94 +325,216 @@ export function makePart(core: GuestCore): Record<string, unknown> {
     }
   }
 
+  function randomInt(first: number, second?: unknown, third?: unknown): unknown {
+    const hasBoth = typeof second === "number";
+    const callback = hasBoth ? third : second;
+    const draw = () => (hasBoth ? drawInt(first, second) : drawInt(0, first));
+    return callback === undefined ? draw() : tell(callback as Callback, draw);
+  }
+
   function timingSafeEqual(left: unknown, right: unknown): boolean {
     const [one, other] = [viewOf(left), viewOf(right)];
-    if (one.length !== other.length)
-      throw new RangeError("Input buffers must have the same byte length");
+    if (one.length !== other.length) {
+      const error = new RangeError("Input buffers must have the same byte length");
+      throw Object.assign(error, { code: "ERR_CRYPTO_TIMING_SAFE_EQUAL_LENGTH" });
+    }
     let difference = 0;
     for (let at = 0; at < one.length; at += 1) difference |= (one[at] ?? 0) ^ (other[at] ?? 0);
     return difference === 0;
   }
 
-  function algorithmName(algorithm: unknown): string {
-    const name =
-      typeof algorithm === "string" ? algorithm : (algorithm as { name?: unknown })?.name;
-    return String(name).replace("-", "").toLowerCase();
+  // Web Crypto ----------------------------------------------------------------------------------
+
+  const DIGESTS: Record<string, string> = {
+    "SHA-1": "sha1",
+    "SHA-256": "sha256",
+    "SHA-384": "sha384",
+    "SHA-512": "sha512",
+  };
+
+  function namedError(name: string, message: string): Error {
+    return Object.assign(new Error(message), { name });
   }
 
-  interface HmacKey {
-    readonly type: "secret";
-    readonly algorithm: { name: "HMAC"; hash: { name: string } };
-    readonly latin1: string;
+  function nameOf(algorithm: unknown): string {
+    const name =
+      typeof algorithm === "string" ? algorithm : (algorithm as { name?: unknown } | null)?.name;
+    return String(name).toUpperCase();
+  }
+
+  function digestOf(algorithm: unknown): string {
+    const name = nameOf(algorithm);
+    const digest = Object.hasOwn(DIGESTS, name) ? DIGESTS[name] : undefined;
+    if (digest === undefined) {
+      throw namedError("NotSupportedError", "Unrecognized algorithm name");
+    }
+    return digest;
+  }
+
+  interface Derivation {
+    readonly name: string;
+    readonly hash: unknown;
+    readonly salt: unknown;
+    readonly info: unknown;
+    readonly iterations: unknown;
+  }
+
+  /** What keys hold stays outside of them, as with the platform's. */
+  const keyBytes = new WeakMap<object, string>();
+
+  class CryptoKey {
+    readonly type = "secret";
+    readonly algorithm: Record<string, unknown>;
+    readonly extractable: boolean;
+    readonly usages: readonly string[];
+    constructor(
+      latin1: string,
+      algorithm: Record<string, unknown>,
+      extractable: boolean,
+      usages: readonly string[],
+    ) {
+      this.algorithm = algorithm;
+      this.extractable = extractable;
+      this.usages = [...usages];
+      keyBytes.set(this, latin1);
+    }
+  }
+
+  function bytesOfKey(key: CryptoKey, usage: string, name: string): string {
+    const latin1 = keyBytes.get(key);
+    if (latin1 === undefined) throw new TypeError("The key is no CryptoKey");
+    if (!key.usages.includes(usage) || key.algorithm["name"] !== name) {
+      throw namedError("InvalidAccessError", `The key cannot be used to ${usage}`);
+    }
+    return latin1;
+  }
+
+  const KEY_SIZES: Record<string, number> = { sha1: 64, sha256: 64, sha384: 128, sha512: 128 };
+
+  function keyAlgorithm(algorithm: { hash?: unknown }, latin1: string): Record<string, unknown> {
+    const name = nameOf(algorithm);
+    if (name === "HMAC") {
+      digestOf(algorithm.hash);
+      return { name, hash: { name: nameOf(algorithm.hash) }, length: latin1.length * 8 };
+    }
+    if (name === "PBKDF2" || name === "HKDF") return { name };
+    throw namedError("NotSupportedError", "Only keys of HMAC, PBKDF2 and HKDF can be had here");
+  }
+
+  function hmacOf(key: CryptoKey, usage: string, data: unknown): string {
+    const latin1 = bytesOfKey(key, usage, "HMAC");
+    return hashed(digestOf(key.algorithm["hash"]), toLatin1(viewOf(data), core), latin1);
   }
 
   const subtle = {
     async digest(algorithm: unknown, data: unknown): Promise<ArrayBuffer> {
-      const name = algorithmName(algorithm);
-      if (!/^sha(1|256|384|512)$/.test(name)) throw new Error("Unrecognized algorithm name");
-      return fromLatin1(call("hash", [name, toLatin1(viewOf(data), core), null]) as string).buffer;
+      return fromLatin1(hashed(digestOf(algorithm), toLatin1(viewOf(data), core), null)).buffer;
     },
     async importKey(
       format: string,
       key: unknown,
-      algorithm: { name?: string; hash?: unknown },
-    ): Promise<HmacKey> {
-      if (format !== "raw" || algorithm.name?.toUpperCase() !== "HMAC") {
-        throw new Error("Only raw keys of HMAC can be imported here");
+      algorithm: { hash?: unknown },
+      extractable = false,
+      usages: readonly string[] = [],
+    ): Promise<CryptoKey> {
+      if (format !== "raw") {
+        throw namedError("NotSupportedError", "Only raw keys can be imported here");
       }
-      const hash = { name: algorithmName(algorithm.hash) };
-      return {
-        type: "secret",
-        algorithm: { name: "HMAC", hash },
-        latin1: toLatin1(viewOf(key), core),
-      };
+      const latin1 = toLatin1(viewOf(key), core);
+      return new CryptoKey(latin1, keyAlgorithm(algorithm, latin1), extractable, usages);
     },
-    async sign(_algorithm: unknown, key: HmacKey, data: unknown): Promise<ArrayBuffer> {
-      const { name } = key.algorithm.hash;
-      return fromLatin1(call("hash", [name, toLatin1(viewOf(data), core), key.latin1]) as string)
-        .buffer;
+    async generateKey(
+      algorithm: { hash?: unknown; length?: number },
+      extractable: boolean,
+      usages: readonly string[],
+    ): Promise<CryptoKey> {
+      if (nameOf(algorithm) !== "HMAC") {
+        throw namedError("NotSupportedError", "Only keys of HMAC can be made here");
+      }
+      const bits = algorithm.length ?? (KEY_SIZES[digestOf(algorithm.hash)] ?? 64) * 8;
+      const latin1 = randomText(Math.ceil(bits / 8));
+      return new CryptoKey(latin1, keyAlgorithm(algorithm, latin1), extractable, usages);
+    },
+    async exportKey(format: string, key: CryptoKey): Promise<ArrayBuffer> {
+      const latin1 = keyBytes.get(key);
+      if (latin1 === undefined || format !== "raw") {
+        throw namedError("NotSupportedError", "Only raw keys can be exported here");
+      }
+      if (!key.extractable) throw namedError("InvalidAccessError", "key is not extractable");
+      return fromLatin1(latin1).buffer;
+    },
+    async sign(_algorithm: unknown, key: CryptoKey, data: unknown): Promise<ArrayBuffer> {
+      return fromLatin1(hmacOf(key, "sign", data)).buffer;
     },
     async verify(
-      algorithm: unknown,
-      key: HmacKey,
+      _algorithm: unknown,
+      key: CryptoKey,
       signature: unknown,
       data: unknown,
     ): Promise<boolean> {
-      const [given, own] = [viewOf(signature), viewOf(await subtle.sign(algorithm, key, data))];
+      const [given, own] = [viewOf(signature), fromLatin1(hmacOf(key, "verify", data))];
       return given.length === own.length && timingSafeEqual(given, own);
     },
+    async deriveBits(algorithm: Derivation, key: CryptoKey, bits: number): Promise<ArrayBuffer> {
+      const name = nameOf(algorithm);
+      const latin1 = bytesOfKey(key, "deriveBits", name);
+      const digest = digestOf(algorithm.hash);
+      const salt = toLatin1(viewOf(algorithm.salt), core);
+      if (!(Number.isInteger(bits) && bits > 0 && bits % 8 === 0)) {
+        throw namedError("OperationError", "The length must be a multiple of 8");
+      }
+      if (name === "PBKDF2") {
+        checkWhole("iterations", algorithm.iterations, 1);
+        const derived = ask("pbkdf2", latin1, salt, algorithm.iterations, bits / 8, digest);
+        return fromLatin1(derived as string).buffer;
+      }
+      const info = toLatin1(viewOf(algorithm.info), core);
+      return fromLatin1(ask("hkdf", digest, latin1, salt, info, bits / 8) as string).buffer;
+    },
   };
+  for (const name of ["encrypt", "decrypt", "deriveKey", "wrapKey", "unwrapKey"]) {
+    Object.defineProperty(subtle, name, {
+      value: async () => {
+        throw namedError("NotSupportedError", `crypto.subtle.${name} is not available here`);
+      },
+    });
+  }
 
   const crypto: Record<string, unknown> = {
-    subtle,
-    randomUUID,
-    getRandomValues,
-    createHash,
-    createHmac,
-    randomBytes,
-    randomInt,
-    timingSafeEqual,
-    getHashes: () => ["md5", "ripemd160", "sha1", "sha224", "sha256", "sha384", "sha512"],
+    ...{ subtle, randomUUID, getRandomValues, createHash, createHmac, hash, randomBytes },
+    ...{ randomInt, randomFillSync, timingSafeEqual, pbkdf2Sync, scryptSync, hkdfSync },
+    pbkdf2: byCallback(pbkdf2Sync),
+    scrypt: byCallback(scryptSync),
+    hkdf: byCallback(hkdfSync),
+    randomFill: byCallback(randomFillSync),
+    pseudoRandomBytes: randomBytes,
+    createCipheriv: (algorithm: unknown, key: unknown, iv: unknown, options?: CipherOptions) =>
+      new Cipher(false, algorithm, key, iv, options),
+    createDecipheriv: (algorithm: unknown, key: unknown, iv: unknown, options?: CipherOptions) =>
+      new Cipher(true, algorithm, key, iv, options),
+    createSign: (algorithm: unknown) => new Signature(algorithm),
+    createVerify: (algorithm: unknown) => new Signature(algorithm),
+    sign: (algorithm: unknown, data: unknown, key: unknown) =>
+      new Signature(algorithm).update(data).sign(key),
+    verify: (algorithm: unknown, data: unknown, key: unknown, signature: unknown) =>
+      new Signature(algorithm).update(data).verify(key, signature),
+    getHashes: () => ask("hashes"),
+    getCiphers: () => ask("ciphers"),
+    CryptoKey,
   };
-  crypto["webcrypto"] = crypto;
+  crypto["webcrypto"] = { subtle, randomUUID, getRandomValues, CryptoKey };
+  Object.defineProperty(crypto, "constants", {
+    get: () => ask("constants"),
+    configurable: true,
+    enumerable: true,
+  });
 
   const compress = (kind: string) => (data: unknown) =>
-    bufferClass().from(call("zlib", [kind, bytesOf(data)]) as string, "latin1");
+    bufferOf(call("zlib", [kind, bytesOf(data)]));
   const later =
     (work: (data: unknown) => unknown) =>
-    (data: unknown, ...rest: unknown[]) => {
-      const callback = rest.at(-1) as (error: unknown, value?: unknown) => void;
-      queueMicrotask(() => {
-        let value: unknown;
-        try {
-          value = work(data);
-        } catch (error) {
-          callback(error);
-          return;
-        }
-        callback(null, value);
-      });
-    };
+    (data: unknown, ...rest: unknown[]) =>
+      tell(rest.at(-1) as Callback, () => work(data));
   const zlib: Record<string, unknown> = {};
   for (const kind of [
     "gzip",

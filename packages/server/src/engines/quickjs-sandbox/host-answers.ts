@@ -1,7 +1,8 @@
-import { createHash, createHmac, randomBytes, randomUUID } from "node:crypto";
+import { randomBytes, randomUUID } from "node:crypto";
 import { stringify as formatQuery, parse as parseQuery } from "node:querystring";
 import { domainToASCII, domainToUnicode, format, parse, resolve } from "node:url";
 import * as zlib from "node:zlib";
+import { answerCrypto } from "./host-crypto.ts";
 
 /** Most bytes that a compressed text may become, and that may be drawn at once. */
 const MAX_INFLATED_BYTES = 8_000_000;
@@ -32,8 +33,8 @@ export class HostAnswers {
         const [latin1, encoding] = argument as Values;
         return Buffer.from(String(latin1), "latin1").toString(encoding as BufferEncoding);
       }
-      case "hash":
-        return answerHash(argument as Values);
+      case "crypto":
+        return answerCrypto(argument as Values);
       case "random": {
         const size = Number(argument);
         if (!Number.isInteger(size) || size < 0 || size > MAX_RANDOM_BYTES) {
@@ -281,14 +282,6 @@ function answerDecode([op, text, options]: Values): unknown {
 
 function answerBase64([op, text]: Values): unknown {
   return op === "encode" ? btoa(String(text)) : atob(String(text));
-}
-
-function answerHash([algorithm, data, key]: Values): unknown {
-  const name = String(algorithm);
-  const bytes = Buffer.from(String(data), "latin1");
-  const hash =
-    typeof key === "string" ? createHmac(name, Buffer.from(key, "latin1")) : createHash(name);
-  return hash.update(bytes).digest().toString("latin1");
 }
 
 function answerZlib([kind, latin1]: Values): unknown {

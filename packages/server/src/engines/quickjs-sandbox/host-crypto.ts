@@ -1,0 +1,188 @@
+import {
+  type BinaryToTextEncoding,
+  constants,
+  createCipheriv,
+  createDecipheriv,
+  createHash,
+  createHmac,
+  createSign,
+  createVerify,
+  getCiphers,
+  getHashes,
+  hkdfSync,
+  pbkdf2Sync,
+  scryptSync,
+} from "node:crypto";
+
+/** One derivation may take about as long as an event may compute: it cannot be interrupted. */
+const MAX_PBKDF2_ROUNDS = 250_000;
+/** `N * r * p` of scrypt: twice what Node.js does unless told otherwise. */
+const MAX_SCRYPT_WORK = 2 ** 18;
+const MAX_SCRYPT_BYTES = 64 * 1024 * 1024;
+const MAX_DERIVED_BYTES = 4_096;
+const MAX_HASH_BYTES = 65_536;
+/** Ciphers that need more than a key, a vector and a tag. */
+const UNUSUAL_CIPHER = /ccm|ocb|wrap|siv/i;
+
+type Values = readonly unknown[];
+
+/**
+ * What Node's `crypto` answers to code in the sandbox, within bounds of work. Bytes are texts of
+ * one character each.
+ * @throws what Node.js throws, and where something would take too long
+ */
+export function answerCrypto([op, ...values]: Values): unknown {
+  switch (op) {
+    case "hash":
+      return answerHash(values);
+    case "hashes":
+      return getHashes();
+    case "constants":
+      return constants;
+    case "ciphers":
+      return getCiphers().filter((name) => !UNUSUAL_CIPHER.test(name));
+    case "pbkdf2":
+      return answerPbkdf2(values);
+    case "scrypt":
+      return answerScrypt(values);
+    case "hkdf": {
+      const [digest, key, salt, info, length] = values;
+      const derived = hkdfSync(
+        String(digest),
+        bytesOf(key),
+        bytesOf(salt),
+        bytesOf(info),
+        checkLength(length),
+      );
+      return textOf(Buffer.from(derived));
+    }
+    case "cipher":
+      return answerCipher(values);
+    case "sign": {
+      const [algorithm, key, data] = values;
+      return textOf(createSign(String(algorithm)).update(bytesOf(data)).sign(keyOf(key)));
+    }
+    case "verify": {
+      const [algorithm, key, data, signature] = values;
+      return createVerify(String(algorithm))
+        .update(bytesOf(data))
+        .verify(keyOf(key), bytesOf(signature));
+    }
+    default:
+      throw new Error(`There is no ${String(op)}`);
+  }
+}
+
+function answerHash([algorithm, data, key, length]: Values): string {
+  const name = String(algorithm);
+  if (typeof key === "string") {
+    return textOf(createHmac(name, bytesOf(key)).update(bytesOf(data)).digest());
+  }
+  const outputLength = typeof length === "number" ? length : undefined;
+  if (outputLength !== undefined && outputLength > MAX_HASH_BYTES) {
+    throw new RangeError(`A hash has no more than ${MAX_HASH_BYTES} bytes here`);
+  }
+  const hash = createHash(name, outputLength === undefined ? {} : { outputLength });
+  return hash.update(bytesOf(data)).digest("latin1" as BinaryToTextEncoding);
+}
+
+function answerPbkdf2([password, salt, iterations, length, digest]: Values): string {
+  const rounds = Number(iterations);
+  const size = checkLength(length);
+  const blockBytes = createHash(String(digest)).digest().length;
+  if (rounds * Math.ceil(size / blockBytes) > MAX_PBKDF2_ROUNDS) {
+    throw new RangeError(`pbkdf2 takes no more than ${MAX_PBKDF2_ROUNDS} iterations here`);
+  }
+  return textOf(pbkdf2Sync(bytesOf(password), bytesOf(salt), rounds, size, String(digest)));
+}
+
+function answerScrypt([password, salt, length, options]: Values): string {
+  const given = (options ?? {}) as Record<string, unknown>;
+  const number = (names: readonly string[], usual: number) => {
+    const value = names.map((name) => given[name]).find((one) => one !== undefined);
+    return value === undefined ? usual : Number(value);
+  };
+  const cost = number(["N", "cost"], 16_384);
+  const blockSize = number(["r", "blockSize"], 8);
+  const parallelization = number(["p", "parallelization"], 1);
+  if (cost * blockSize * parallelization > MAX_SCRYPT_WORK) {
+    throw new RangeError(`scrypt takes no more than N * r * p = ${MAX_SCRYPT_WORK} here`);
+  }
+  const maxmem = Math.min(number(["maxmem"], 32 * 1024 * 1024), MAX_SCRYPT_BYTES);
+  return textOf(
+    scryptSync(bytesOf(password), bytesOf(salt), checkLength(length), {
+      ...{ cost, blockSize, parallelization, maxmem },
+    }),
+  );
+}
+
+interface CipherWork {
+  readonly isDecipher: boolean;
+  readonly algorithm: string;
+  readonly key: string;
+  readonly iv: string | null;
+  readonly data: string;
+  readonly aad: string | null;
+  readonly tag: string | null;
+  readonly tagLength: number | null;
+  readonly isPadded: boolean;
+  readonly isFinal: boolean;
+  /** Bytes of the answer that were told before. */
+  readonly told: number;
+}
+
+/**
+ * What an answer has come to with all of the data so far, and the tag at its end. Nothing is kept
+ * between two calls: whoever asks piece by piece pays for it.
+ */
+function answerCipher([work]: Values): readonly [text: string, tag: string | null] {
+  const { isDecipher, algorithm, key, iv, aad, tag, tagLength, isPadded } = work as CipherWork;
+  const { data, isFinal, told } = work as CipherWork;
+  if (UNUSUAL_CIPHER.test(algorithm)) throw new Error(`There is no cipher ${algorithm} here`);
+  // The types tell ciphers with tags apart by their names.
+  const name = algorithm as "aes-256-gcm";
+  const options = tagLength === null ? {} : { authTagLength: tagLength };
+  // Some ciphers have no vector, which they do not know of either.
+  const vector = (iv === null ? null : bytesOf(iv)) as Buffer;
+  const cipher = isDecipher
+    ? createDecipheriv(name, bytesOf(key), vector, options)
+    : createCipheriv(name, bytesOf(key), vector, options);
+  cipher.setAutoPadding(isPadded);
+  if (aad !== null) cipher.setAAD(bytesOf(aad));
+  if (tag !== null && "setAuthTag" in cipher) cipher.setAuthTag(bytesOf(tag));
+  const parts = [cipher.update(bytesOf(data)), ...(isFinal ? [cipher.final()] : [])];
+  const hasTag = isFinal && "getAuthTag" in cipher && /gcm|poly1305/i.test(algorithm);
+  return [
+    textOf(Buffer.concat(parts).subarray(told)),
+    hasTag && !isDecipher ? textOf(cipher.getAuthTag()) : null,
+  ];
+}
+
+/** A key as PEM, or with how to use it. */
+function keyOf(key: unknown): { key: string } {
+  if (typeof key === "string") return { key };
+  const { key: text, passphrase, padding, saltLength, dsaEncoding } = key as Record<string, never>;
+  return {
+    key: String(text),
+    ...(passphrase !== undefined && { passphrase: String(passphrase) }),
+    ...(padding !== undefined && { padding: Number(padding) }),
+    ...(saltLength !== undefined && { saltLength: Number(saltLength) }),
+    ...(dsaEncoding !== undefined && { dsaEncoding }),
+  };
+}
+
+function checkLength(length: unknown): number {
+  const size = Number(length);
+  if (size > MAX_DERIVED_BYTES) {
+    throw new RangeError(`A derived key has no more than ${MAX_DERIVED_BYTES} bytes here`);
+  }
+  return size;
+}
+
+function bytesOf(latin1: unknown): Buffer {
+  return Buffer.from(String(latin1), "latin1");
+}
+
+function textOf(bytes: Buffer): string {
+  return bytes.toString("latin1");
+}
