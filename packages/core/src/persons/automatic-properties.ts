@@ -95,10 +95,10 @@ export function automaticProperties(event: string, properties: JsonObject): Auto
   const hasPlace = ownValue(properties, "$geoip_disable") !== true;
   const names: AutomaticName[] = [];
   const values: Json[] = [];
-  // Not through maps or pairs: this is done for every event, with dozens of names.
-  for (const name of Object.keys(properties)) {
+  // Not through lists or pairs: this is done for every event, with dozens of names.
+  for (const name in properties) {
     const known = automaticNames.get(name);
-    if (known === undefined) continue;
+    if (known === undefined || !Object.hasOwn(properties, name)) continue;
     const value = properties[name];
     if (value === undefined) continue;
     if (!hasPlace && name.startsWith("$geoip_")) continue;

@@ -1,11 +1,13 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { Json } from "../json.ts";
+import { encodeJson, parseExactJson } from "../exact-json.ts";
+import type { Json, JsonObject } from "../json.ts";
 import {
   MAX_PROPERTIES_LENGTH,
   MAX_REMEMBERED_REMOVALS,
   type PropertyChanges,
   PropertySheet,
+  type StoredProperties,
 } from "./property-sheet.ts";
 
 const changes = ({
@@ -147,6 +149,144 @@ describe("properties of a person", () => {
         expect(JSON.stringify(stored.state)).toBe(JSON.stringify(whole.state));
       }),
     );
+  });
+});
+
+describe("properties as text", () => {
+  const names = fc.constantFrom("a", "b", "$os", "$initial_os", "1", "0x", "__proto__", 'é"', "");
+  const value = fc.oneof(
+    fc.jsonValue() as fc.Arbitrary<Json>,
+    fc.bigInt({ min: 2n ** 60n, max: 2n ** 70n }),
+  );
+  const step = (name: fc.Arbitrary<string>) =>
+    fc.record({
+      at: fc.integer({ min: 0, max: 9 }),
+      automatic: fc.uniqueArray(fc.constantFrom("$os", "$browser", "a"), { maxLength: 3 }),
+      value,
+      setOnce: fc.dictionary(name, value, { maxKeys: 2 }),
+      set: fc.dictionary(name, value, { maxKeys: 2 }),
+      unset: fc.uniqueArray(name, { maxLength: 1 }),
+      isPlain: fc.boolean(),
+      isWritten: fc.boolean(),
+    });
+  const AUTOMATIC = new Map(
+    ["$os", "$browser", "a"].map((name) => [name, { name, initial: `$initial_${name.slice(1)}` }]),
+  );
+  type Step = typeof step extends (name: never) => fc.Arbitrary<infer One> ? One : never;
+  const changesOf = ({ automatic, value, isPlain, ...asked }: Step): PropertyChanges => ({
+    ...changes(isPlain ? {} : asked),
+    automatic: {
+      names: automatic.flatMap((name) => AUTOMATIC.get(name) ?? []),
+      values: automatic.map(() => value),
+    },
+  });
+
+  it("[PE-3] say what the properties are, whichever of them were written before", () => {
+    fc.assert(
+      fc.property(fc.array(step(names), { maxLength: 12 }), (steps) => {
+        const sheet = new PropertySheet();
+        for (const one of steps) {
+          sheet.apply(changesOf(one), one.at);
+          if (!one.isWritten) continue;
+          // As text, not as object: the order of names counts.
+          const { properties } = sheet.state;
+          const text = sheet.propertiesText;
+          expect(parseExactJson(text)).toEqual(properties);
+          if (text !== "{}") expect(sheet.textLength).toBe(text.length);
+          expect(encodeJson(parseExactJson(text))).toBe(encodeJson(properties));
+        }
+      }),
+    );
+  });
+
+  it("[PE-4] go on after being stored as text and read exactly as if they had not been", () => {
+    fc.assert(
+      fc.property(fc.array(step(names), { maxLength: 12 }), (steps) => {
+        const whole = new PropertySheet();
+        let stored = new PropertySheet();
+        for (const one of steps) {
+          expect(stored.apply(changesOf(one), one.at)).toBe(whole.apply(changesOf(one), one.at));
+          if (!one.isWritten) continue;
+          const { propertiesText, timesText } = stored;
+          stored = new PropertySheet(
+            {
+              properties: parseExactJson(propertiesText) as JsonObject,
+              times: parseExactJson(timesText) as unknown as StoredProperties["times"],
+            },
+            propertiesText.length,
+          );
+          expect(encodeJson(stored.state)).toBe(encodeJson(whole.state));
+        }
+      }),
+    );
+  });
+
+  it("[PE-4] name no property for its time, but those removed", () => {
+    const sheet = sheetAfter([7, { set: { a: 1, b: 2, c: 3 }, setOnce: { d: 4 } }]);
+    expect(sheet.timesText).toBe('{"runs":[1,2,7,3,1,7],"removed":{}}');
+    sheet.apply(changes({ set: { b: 5 }, unset: ["a"] }), 8);
+    expect(sheet.timesText).toBe('{"runs":[1,2,7,1,1,8,1,1,7],"removed":{"a":8}}');
+    sheet.apply(changes({ set: { "1": 6 } }), 9);
+    const times = { set: { "1": 9, a: 8, b: 8, c: 7 }, setOnce: { d: 7 } };
+    expect(JSON.parse(sheet.timesText)).toEqual(times);
+  });
+
+  it("[PE-4] are read as earlier versions stored them", () => {
+    const old = new PropertySheet({
+      properties: { a: 1, b: 2, c: 3, d: 4 },
+      times: { set: { a: 5, gone: 6 }, setOnce: { b: 7 } },
+    });
+    const times = { set: { a: 5, gone: 6 }, setOnce: { b: 7 } };
+    expect(old.state).toEqual({ properties: { a: 1, b: 2, c: 3, d: 4 }, times });
+    expect(old.timesText).toBe('{"runs":[1,1,5,1,2,7,2,0,0],"removed":{"gone":6}}');
+  });
+});
+
+describe("what events say by themselves", () => {
+  const os = { name: "$os", initial: "$initial_os" };
+  const browser = { name: "$browser", initial: "$initial_browser" };
+  const said = (at: number, ...values: Json[]) =>
+    [
+      { ...changes({}), automatic: { names: [os, browser].slice(0, values.length), values } },
+      at,
+    ] as const;
+
+  it("[PE-3] is the same by the short way, which the third event takes, as by the long one", () => {
+    const one = fc.record({
+      at: fc.integer({ min: 0, max: 6 }),
+      values: fc.array(fc.constantFrom<Json>("x", "y", 1, null, [1]), {
+        minLength: 1,
+        maxLength: 2,
+      }),
+      other: fc.option(
+        fc.constantFrom<Parameters<typeof changes>[0]>(
+          { unset: ["$os"] },
+          { set: { $initial_os: "z" } },
+        ),
+        { freq: 5 },
+      ),
+    });
+    fc.assert(
+      fc.property(fc.array(one, { maxLength: 15 }), (events) => {
+        const sheet = new PropertySheet();
+        for (const { at, values, other } of events) {
+          // What was read anew has seen no event: it goes the long way.
+          const fresh = new PropertySheet(sheet.state);
+          const step = other ? ([changes(other), at] as const) : said(at, ...values);
+          expect(sheet.apply(...step)).toBe(fresh.apply(...step));
+          expect(encodeJson(sheet.state)).toBe(encodeJson(fresh.state));
+          expect(sheet.textLength).toBe(fresh.textLength);
+        }
+      }),
+    );
+  });
+
+  it("[PE-10] is refused where it grows too long, by the short way as well", () => {
+    const sheet = new PropertySheet();
+    for (const at of [1, 2, 3]) sheet.apply(...said(at, "x", at));
+    sheet.apply(...said(4, "x".repeat(MAX_PROPERTIES_LENGTH - 200), 4));
+    expect(sheet.apply(...said(5, "x".repeat(MAX_PROPERTIES_LENGTH), 5))).toBe("too-long");
+    expect(sheet.state.properties.$browser).toBe(4);
   });
 });
 

@@ -23,15 +23,32 @@ export interface PropertyTimes {
   readonly setOnce: Readonly<Record<string, number>>;
 }
 
+/**
+ * The same in its short form: `runs` has three numbers for each stretch of properties, in their
+ * order, that share a source and a time: how many they are, the source (0 unknown, 1 set, 2 set
+ * once) and the time. Removed names are apart. Only where no name looks like an index: objects order
+ * those anew.
+ */
+export interface PropertyTimeRuns {
+  readonly runs: readonly number[];
+  readonly removed: Readonly<Record<string, number>>;
+}
+
 /** False where applying changes makes no difference to anything. */
 export function asksForAnything({ automatic, set, setOnce, unset }: PropertyChanges): boolean {
   return set.size > 0 || setOnce.size > 0 || unset.length > 0 || (automatic?.names.length ?? 0) > 0;
 }
 
-/** Properties as they are stored. */
+/** Properties and when each got its value. */
 export interface PropertyState {
   readonly properties: JsonObject;
   readonly times: PropertyTimes;
+}
+
+/** Properties as they are stored, in the present form or in that of earlier versions. */
+export interface StoredProperties {
+  readonly properties: JsonObject;
+  readonly times: PropertyTimes | PropertyTimeRuns;
 }
 
 /** Longest JSON text of one person's or group's properties; what would make it longer is refused. */
@@ -54,23 +71,49 @@ export class PropertySheet {
   #removals = 0;
   /** Length of the JSON text of the values without its opening brace. */
   #length = 0;
-  /** JSON text of the values, until one of them changes: events change mostly times. */
+  /** JSON text of the values as last written: each entry knows what of it is its own. */
   #text: string | undefined;
+  /** Whether the text says what the entries say. */
+  #isWritten = false;
+  /** Whether any name may be an index, which objects put before all others. */
+  #mayHaveIndexes = false;
+  /** What the latest event said by itself, and where that is: the next says mostly the same names. */
+  #automatic: KnownAutomatic | undefined;
 
   /** `textLength`, where known, is the length of the properties' JSON text; it saves counting. */
-  constructor({ properties, times }: PropertyState = EMPTY, textLength?: number) {
+  constructor({ properties, times }: StoredProperties = EMPTY, textLength?: number) {
     for (const [name, value] of Object.entries(properties)) {
-      this.#entries.set(name, { value, source: "unknown", atMs: Number.MIN_SAFE_INTEGER });
+      this.#insert(name, newEntry({ value, source: "unknown", atMs: Number.MIN_SAFE_INTEGER }));
     }
     if (textLength !== undefined && this.#entries.size > 0) this.#length = textLength - 1;
-    else
-      for (const [name, { value }] of present(this.#entries)) this.#length += lengthOf(name, value);
-    for (const [name, atMs] of Object.entries(times.set)) {
+    else for (const [name, entry] of this.#entries) this.#length += lengthIn(name, entry);
+    if ("runs" in times) this.#readRuns(times);
+    else this.#readTimes(times);
+  }
+
+  #readRuns({ runs, removed }: PropertyTimeRuns): void {
+    let at = 0;
+    let left = runs[0] ?? 0;
+    for (const entry of this.#entries.values()) {
+      while (left === 0 && at < runs.length) {
+        at += 3;
+        left = runs[at] ?? 0;
+      }
+      if (left === 0) break;
+      left--;
+      const source = SOURCES[runs[at + 1] ?? 0] ?? "unknown";
+      if (source !== "unknown") date(entry, source, runs[at + 2] ?? 0);
+    }
+    for (const [name, atMs] of Object.entries(removed)) this.#rememberRemoval(name, atMs);
+  }
+
+  #readTimes(times: PropertyTimes): void {
+    for (const [name, atMs] of Object.entries(times.set ?? {})) {
       const entry = this.#entries.get(name);
       if (entry) date(entry, "set", atMs);
       else this.#rememberRemoval(name, atMs);
     }
-    for (const [name, atMs] of Object.entries(times.setOnce)) {
+    for (const [name, atMs] of Object.entries(times.setOnce ?? {})) {
       const entry = this.#entries.get(name);
       if (entry?.source === "unknown") date(entry, "setOnce", atMs);
     }
@@ -105,39 +148,72 @@ export class PropertySheet {
 
   /** JSON text of the properties, as `state` has them. */
   get propertiesText(): string {
-    this.#text ??= this.#writeText();
-    return this.#text;
+    if (this.#text !== undefined && this.#isWritten) return this.#text;
+    const text = this.#text === undefined ? this.#writeText() : this.#amendText(this.#text);
+    this.#text = text;
+    this.#isWritten = true;
+    return text;
   }
 
   #writeText(): string {
     let text = "";
-    for (const [name, { value }] of this.#entries) {
-      if (value === undefined) continue;
-      text += `${text === "" ? "{" : ","}${nameText(name)}${valueText(value)}`;
+    for (const [name, entry] of this.#entries) {
+      if (entry.value === undefined) continue;
+      text += (text === "" ? "{" : ",") + takeMember(name, entry);
     }
     return text === "" ? "{}" : `${text}}`;
   }
 
-  /** JSON text of the times, as `state` has them. */
-  get timesText(): string {
-    let set = "";
-    let setOnce = "";
-    let removed = "";
-    // Neighbours mostly share their time: few numbers become text.
-    let lastMs: number | undefined;
-    let lastText = "";
-    for (const [name, { value, source, atMs }] of this.#entries) {
-      if (source === "unknown") continue;
-      if (atMs !== lastMs) {
-        lastMs = atMs;
-        lastText = String(atMs);
+  /** The text as it was with the members that changed since: most stay, and are not written again. */
+  #amendText(old: string): string {
+    let text = "";
+    let takenUpTo = 0;
+    let at = 1;
+    for (const [name, entry] of this.#entries) {
+      if (entry.value === undefined) continue;
+      const { written } = entry;
+      if (entry.member === undefined && written > 0) at += written + 1;
+      else if (written > 0) {
+        text += old.slice(takenUpTo, at) + takeMember(name, entry);
+        takenUpTo = at + written;
+        at = takenUpTo + 1;
+      } else {
+        // New ones are behind all others.
+        text += old.slice(takenUpTo, -1);
+        takenUpTo = old.length - 1;
+        text += (text.length > 1 ? "," : "") + takeMember(name, entry);
       }
-      const member = `,${nameText(name)}${lastText}`;
-      if (value === undefined) removed += member;
-      else if (source === "set") set += member;
-      else setOnce += member;
     }
-    return `{"set":{${(set + removed).slice(1)}},"setOnce":{${setOnce.slice(1)}}}`;
+    return text + old.slice(takenUpTo);
+  }
+
+  /** JSON text of the times: {@link PropertyTimeRuns} where that can be, else {@link PropertyTimes}. */
+  get timesText(): string {
+    return this.#mayHaveIndexes ? encodeJson(this.state.times) : this.#writeRuns();
+  }
+
+  #writeRuns(): string {
+    let runs = "";
+    let removed = "";
+    let count = 0;
+    let lastSource: Entry["source"] = "unknown";
+    let lastMs = 0;
+    for (const [name, { value, source, atMs }] of this.#entries) {
+      if (value === undefined) {
+        removed += `,${nameText(name)}${atMs}`;
+        continue;
+      }
+      const ms = source === "unknown" ? 0 : atMs;
+      if (count > 0 && (source !== lastSource || ms !== lastMs)) {
+        runs += runText(count, lastSource, lastMs);
+        count = 0;
+      }
+      count++;
+      lastSource = source;
+      lastMs = ms;
+    }
+    if (count > 0) runs += runText(count, lastSource, lastMs);
+    return `{"runs":[${runs.slice(1)}],"removed":{${removed.slice(1)}}}`;
   }
 
   /**
@@ -145,6 +221,8 @@ export class PropertySheet {
    * {@link MAX_PROPERTIES_LENGTH}; nothing of the event is applied then.
    */
   apply(changes: PropertyChanges, atMs: number): "changed" | "unchanged" | "too-long" {
+    const known = this.#applyKnown(changes, atMs);
+    if (known !== undefined) return known;
     if (this.#length + growthOf(changes) >= MAX_PROPERTIES_LENGTH) {
       const trial = this.#copy();
       const outcome = trial.#applyAll(changes, atMs);
@@ -152,10 +230,69 @@ export class PropertySheet {
       this.#entries = trial.#entries;
       this.#removals = trial.#removals;
       this.#length = trial.#length;
-      this.#text = trial.#text;
+      this.#mayHaveIndexes = trial.#mayHaveIndexes;
+      this.#rewrite();
       return outcome;
     }
-    return this.#applyAll(changes, atMs);
+    const outcome = this.#applyAll(changes, atMs);
+    this.#learnAutomatic(changes);
+    return outcome;
+  }
+
+  /**
+   * The short way for an event that asks for nothing by name and says the same names as the one
+   * before, of which the first values are there already. `undefined`: it must go the long way.
+   */
+  #applyKnown(
+    { automatic = NOTHING_AUTOMATIC, set, setOnce, unset }: PropertyChanges,
+    atMs: number,
+  ): "changed" | "unchanged" | undefined {
+    const known = this.#automatic;
+    if (known?.entries === undefined || atMs < known.initialUntilMs) return undefined;
+    if (set.size > 0 || setOnce.size > 0 || unset.length > 0) return undefined;
+    const { names, values } = automatic;
+    if (!isSameList(names, known.names)) return undefined;
+    const { entries } = known;
+    let growth = 0;
+    let isChanged = false;
+    for (let at = 0; at < values.length; at++) {
+      const entry = entries[at] as Entry;
+      if (atMs < entry.atMs) continue;
+      const value = values[at] as Json;
+      if (!isSame(entry.value, value)) growth += boundOf(value);
+      else if (atMs === entry.atMs) continue;
+      isChanged = true;
+    }
+    if (!isChanged) return "unchanged";
+    if (growth > 0 && this.#length + growth >= MAX_PROPERTIES_LENGTH) return undefined;
+    for (let at = 0; at < values.length; at++) {
+      this.#setPresent((names[at] as AutomaticName).name, entries[at] as Entry, {
+        value: values[at] as Json,
+        atMs,
+      });
+    }
+    return "changed";
+  }
+
+  /** Notes the names that an event said by itself, and at the second time where they are. */
+  #learnAutomatic({ automatic = NOTHING_AUTOMATIC }: PropertyChanges): void {
+    const { names } = automatic;
+    if (names.length === 0) return;
+    if (!this.#automatic || !isSameList(names, this.#automatic.names)) {
+      this.#automatic = { names, entries: undefined, initialUntilMs: 0 };
+      return;
+    }
+    let initialUntilMs = Number.NEGATIVE_INFINITY;
+    const entries: Entry[] = [];
+    for (const { name, initial } of names) {
+      const first = this.#entries.get(initial);
+      const latest = this.#entries.get(name);
+      if (first?.value === undefined || latest?.value === undefined) return;
+      if (latest.source !== "set") return;
+      if (first.source === "setOnce") initialUntilMs = Math.max(initialUntilMs, first.atMs);
+      entries.push(latest);
+    }
+    this.#automatic = { names, entries, initialUntilMs };
   }
 
   /**
@@ -172,7 +309,7 @@ export class PropertySheet {
         leftBehind = true;
         continue;
       }
-      this.#add(name, { value, source: source === "set" ? "set" : "setOnce", atMs });
+      this.#add(name, newEntry({ value, source: source === "set" ? "set" : "setOnce", atMs }));
       changed = true;
     }
     for (const [name, { value, atMs }] of other.#entries) {
@@ -217,13 +354,9 @@ export class PropertySheet {
 
   #setOnce(name: string, value: Json, atMs: number): boolean {
     const entry = this.#entries.get(name);
-    if (!entry) {
-      this.#add(name, { value, source: "setOnce", atMs });
-      return true;
-    }
-    if (entry.value === undefined) {
-      if (atMs < entry.atMs) return false;
-      this.#add(name, { value, source: "setOnce", atMs });
+    if (entry?.value === undefined) {
+      if (entry && atMs < entry.atMs) return false;
+      this.#add(name, newEntry({ value, source: "setOnce", atMs }));
       return true;
     }
     if (entry.source !== "setOnce" || atMs >= entry.atMs) return false;
@@ -234,16 +367,17 @@ export class PropertySheet {
 
   #set(name: string, value: Json, atMs: number): boolean {
     const entry = this.#entries.get(name);
-    if (!entry) {
-      this.#add(name, { value, source: "set", atMs });
+    if (entry?.value === undefined) {
+      if (entry && atMs < entry.atMs) return false;
+      this.#add(name, newEntry({ value, source: "set", atMs }));
       return true;
     }
+    return this.#setPresent(name, entry, { value, atMs });
+  }
+
+  #setPresent(name: string, entry: Entry, { value, atMs }: { value: Json; atMs: number }): boolean {
     if (entry.source === "set") {
       if (atMs < entry.atMs) return false;
-      if (entry.value === undefined) {
-        this.#add(name, { value, source: "set", atMs });
-        return true;
-      }
       if (atMs === entry.atMs && isSame(entry.value, value)) return false;
     }
     this.#replace(name, entry, value);
@@ -257,9 +391,9 @@ export class PropertySheet {
       if (atMs < entry.atMs) return false;
       if (entry.value === undefined && atMs === entry.atMs) return false;
       if (entry.value !== undefined) {
-        this.#text = undefined;
-        this.#length -= lengthOf(name, entry.value);
+        this.#length -= lengthIn(name, entry);
         this.#entries.delete(name);
+        this.#rewrite();
       }
     }
     this.#rememberRemoval(name, atMs);
@@ -267,19 +401,33 @@ export class PropertySheet {
   }
 
   /** Adds a property that is absent, behind the others. */
-  #add(name: string, entry: Entry & { value: Json }): void {
-    this.#text = undefined;
-    this.#length += lengthOf(name, entry.value);
+  #add(name: string, entry: Entry): void {
     if (this.#entries.delete(name)) this.#removals--;
+    this.#insert(name, entry);
+    this.#length += lengthIn(name, entry);
+    this.#isWritten = false;
+  }
+
+  #insert(name: string, entry: Entry): void {
     this.#entries.set(name, entry);
+    if (FIRST_OF_INDEX.test(name)) this.#mayHaveIndexes = true;
   }
 
   /** Gives a property that is present another value. */
   #replace(name: string, entry: Entry, value: Json): void {
-    if (entry.value === undefined || isSame(entry.value, value)) return;
-    this.#text = undefined;
-    this.#length += lengthOf(name, value) - lengthOf(name, entry.value);
+    if (isSame(entry.value, value)) return;
+    this.#length -= lengthIn(name, entry);
     entry.value = value;
+    entry.member = nameText(name) + valueText(value);
+    entry.length = entry.member.length;
+    this.#length += entry.length + 1;
+    this.#isWritten = false;
+  }
+
+  /** Something of the text is gone, or not where it was: it has to be written anew. */
+  #rewrite(): void {
+    this.#text = undefined;
+    this.#automatic = undefined;
   }
 
   /** Notes the time at which an absent property was removed. */
@@ -288,7 +436,7 @@ export class PropertySheet {
     if (known) known.atMs = atMs;
     else {
       this.#removals++;
-      this.#entries.set(name, { value: undefined, source: "set", atMs });
+      this.#insert(name, newEntry({ value: undefined, source: "set", atMs }));
     }
     if (this.#removals <= MAX_REMEMBERED_REMOVALS) return;
     let earliest: string | undefined;
@@ -308,6 +456,7 @@ export class PropertySheet {
     for (const [name, entry] of this.#entries) copy.#entries.set(name, { ...entry });
     copy.#removals = this.#removals;
     copy.#length = this.#length;
+    copy.#mayHaveIndexes = this.#mayHaveIndexes;
     return copy;
   }
 }
@@ -320,6 +469,52 @@ interface Entry {
   source: "set" | "setOnce" | "unknown";
   /** When, in milliseconds since the epoch. */
   atMs: number;
+  /** Length of its member of the JSON text, name and value; -1 until that is asked for. */
+  length: number;
+  /** Length of what the written text has of it; 0 where it has nothing. */
+  written: number;
+  /** Its member of the JSON text, from when it is made until it is written. */
+  member: string | undefined;
+}
+
+/** Names that an event said by itself. */
+interface KnownAutomatic {
+  readonly names: readonly AutomaticName[];
+  /** Where their latest values are, all of them present and set; `undefined` until that pays. */
+  readonly entries: readonly Entry[] | undefined;
+  /** Events from this time on leave the first values alone. */
+  readonly initialUntilMs: number;
+}
+
+const SOURCES = ["unknown", "set", "setOnce"] as const;
+
+function newEntry({ value, source, atMs }: Pick<Entry, "value" | "source" | "atMs">): Entry {
+  return { value, source, atMs, length: -1, written: 0, member: undefined };
+}
+
+/** The member of the text that is made now, or was when the value changed: from now on it is written. */
+function takeMember(name: string, entry: Entry): string {
+  const member = entry.member ?? nameText(name) + valueText(entry.value as Json);
+  entry.member = undefined;
+  entry.length = member.length;
+  entry.written = member.length;
+  return member;
+}
+
+/** What a present property adds to the JSON text: its member and a comma. */
+function lengthIn(name: string, entry: Entry): number {
+  if (entry.length < 0) entry.length = lengthOf(name, entry.value as Json) - 1;
+  return entry.length + 1;
+}
+
+function runText(count: number, source: Entry["source"], atMs: number): string {
+  return `,${count},${SOURCES.indexOf(source)},${atMs}`;
+}
+
+function isSameList(some: readonly unknown[], others: readonly unknown[]): boolean {
+  if (some.length !== others.length) return false;
+  for (let at = 0; at < some.length; at++) if (some[at] !== others[at]) return false;
+  return true;
 }
 
 function date(entry: Entry, source: Entry["source"], atMs: number): void {
@@ -334,6 +529,9 @@ function* present(entries: ReadonlyMap<string, Entry>) {
 }
 
 const EMPTY: PropertyState = { properties: {}, times: { set: {}, setOnce: {} } };
+
+/** What array indexes begin with. */
+const FIRST_OF_INDEX = /^[0-9]/;
 
 /** Names that are their own JSON text: nearly all. */
 const PLAIN_NAME = /^[ !#-[\]-~]*$/;

@@ -5,7 +5,7 @@ import {
   type StoredPerson,
 } from "@hedgerow/core/persons/person-ledger";
 import type { PersonUpdate } from "@hedgerow/core/persons/person-update";
-import { PropertySheet, type PropertyTimes } from "@hedgerow/core/persons/property-sheet";
+import { PropertySheet, type StoredProperties } from "@hedgerow/core/persons/property-sheet";
 import type { Selectable, Transaction } from "kysely";
 import type { PersonOutcome } from "../../persons/person-store.ts";
 import { personUuid } from "../../persons/person-uuid.ts";
@@ -322,7 +322,7 @@ export function decodeSheet(row: { properties: string; property_times: string })
   return new PropertySheet(
     {
       properties: decodeJson(row.properties),
-      times: decodeJson<PropertyTimes>(row.property_times),
+      times: decodeJson<StoredProperties["times"]>(row.property_times),
     },
     row.properties.length,
   );

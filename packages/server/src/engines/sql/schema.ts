@@ -262,7 +262,7 @@ export interface Schema {
     project_id: number;
     uuid: string;
     properties: string;
-    /** When each property got its value: see `PropertyTimes`. */
+    /** When each property got its value: see `StoredProperties`. */
     property_times: string;
     created_at: number;
     is_identified: number;
