@@ -55,6 +55,25 @@ describe("readMoment", () => {
     expect(readMoment(text)).toBeNull();
   });
 
+  it("[CA-20] reads the form that JavaScript writes as every other form, right or wrong", () => {
+    const digits = (places: number) => fc.stringMatching(new RegExp(`^\\d{${places}}$`));
+    const parts = [digits(4), digits(2), digits(2), digits(2), digits(2), digits(2), digits(3)];
+    const near = (from: number, to: number) =>
+      fc.integer({ min: from, max: to }).map((number) => String(number).padStart(2, "0"));
+    const almost = [digits(4), near(0, 13), near(0, 32), near(0, 25), near(0, 61), near(0, 61)];
+    fc.assert(
+      fc.property(
+        fc.oneof(fc.tuple(...parts), fc.tuple(...almost, digits(3))),
+        ([year, month, day, hour, minute, second, ms]) => {
+          const date = `${year}-${month}-${day}`;
+          const time = `${hour}:${minute}:${second}.${ms}`;
+          expect(readMoment(`${date}T${time}Z`)).toEqual(readMoment(`${date} ${time}+00:00`));
+        },
+      ),
+      { numRuns: 2000 },
+    );
+  });
+
   it("[CA-20] reads back every moment that JavaScript writes", () => {
     const dates = fc.date({
       min: new Date("0000-01-01T00:00:00Z"),

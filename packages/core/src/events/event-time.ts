@@ -66,6 +66,20 @@ const WRITTEN_OUT =
  * are read as the epoch (posthog-api 9.8).
  */
 export function readMoment(text: string): Date | null {
+  return readUsualForm(text) ?? readAnyForm(text);
+}
+
+/** What JavaScript itself writes, as nearly all events have it: the engine reads it several times as fast. */
+const USUAL_FORM = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/;
+
+/** `null` also for what {@link readAnyForm} reads in its own way: days that roll over, leap seconds. */
+function readUsualForm(text: string): Date | null {
+  if (!USUAL_FORM.test(text)) return null;
+  const date = new Date(text);
+  return date.getUTCDate() === Number(text.slice(8, 10)) ? date : null;
+}
+
+function readAnyForm(text: string): Date | null {
   const trimmed = text.trim();
   const iso = ISO.exec(trimmed) ?? COMPACT_ISO.exec(trimmed);
   if (iso) {

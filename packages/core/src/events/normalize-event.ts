@@ -1,4 +1,5 @@
 import { encodeJson } from "../exact-json.ts";
+import { extendJson } from "../extend-json.ts";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
 import { cutName } from "./cut-name.ts";
 import type { CapturedEvent } from "./event.ts";
@@ -37,6 +38,8 @@ export type CaptureWarning =
 export interface Acceptance {
   readonly kind: "accepted";
   readonly event: CapturedEvent;
+  /** Whether its uuid was made here, so that no other event can have it. */
+  readonly hasNewUuid: boolean;
   readonly warnings: readonly CaptureWarning[];
 }
 
@@ -103,6 +106,7 @@ export function normalizeEvent(
       clientTimestamp: times.clientTimestamp,
       receivedAt: surroundings.receivedAt,
     },
+    hasNewUuid: uuid === null,
     warnings,
   };
 }
@@ -150,10 +154,14 @@ function distinctIdOf(sent: JsonObject, properties: JsonObject): string | Reject
 
 const UUID = /^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$/;
 
+/** As it is stored: lower case with dashes. */
+const TIDY_UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
 /** Lower case with dashes; `null` when the event leaves it to us (posthog-api 9.9). */
 function uuidOf(sent: JsonObject): string | null | Rejection {
   const uuid = ownValue(sent, "uuid") ?? "";
   if (uuid === "") return null;
+  if (typeof uuid === "string" && TIDY_UUID.test(uuid)) return uuid;
   const lower = typeof uuid === "string" ? uuid.toLowerCase() : "";
   if (!UUID.test(lower)) {
     return reject("invalid_uuid", "uuid", 'Event field "uuid" is not a valid UUID!');
@@ -245,7 +253,7 @@ function withAddress(properties: JsonObject, surroundings: EventSurroundings): J
     return Object.fromEntries(Object.entries(properties).filter(([name]) => name !== "$ip"));
   }
   if (clientAddress === null || Object.hasOwn(properties, "$ip")) return properties;
-  return { ...properties, $ip: clientAddress };
+  return extendJson(properties, { $ip: clientAddress });
 }
 
 function cut(text: string, warning: CaptureWarning, warnings: CaptureWarning[]): string {

@@ -199,8 +199,7 @@ export async function examine(
       if (repeated) outcome.repeated = repeated;
       else {
         firsts.set(event.uuid, event);
-        // A uuid made here was never seen.
-        if (claimedUuid(one) !== undefined) unsure.push({ outcome, event });
+        if (!result.hasNewUuid) unsure.push({ outcome, event });
       }
     }
   }

@@ -95,7 +95,7 @@ function decode({ bytes, contentType, contentEncoding, query }: EncodedBody): De
 
 /** A whole form may itself be compressed; its `data` field then is what the other labels are about. */
 function openEncodings(bytes: Buffer, labels: readonly string[]): Buffer | string {
-  return isGzip(bytes) ? decompress(gunzipSync, bytes) : (undress(bytes, labels) ?? bytes);
+  return isGzip(bytes) ? gunzip(bytes) : (undress(bytes, labels) ?? bytes);
 }
 
 function decodeForm(fields: ReadonlyMap<string, Buffer>, labels: readonly string[]): DecodedBody {
@@ -125,7 +125,7 @@ function decodeLayers(
 /** The content of a compressed layer; `undefined` when it is not compressed in any way we know. */
 function undress(layer: Buffer | string, labels: readonly string[]): Buffer | string | undefined {
   if (typeof layer !== "string") {
-    if (isGzip(layer)) return decompress(gunzipSync, layer);
+    if (isGzip(layer)) return gunzip(layer);
     if (isZstd(layer)) {
       return decompress((bytes) => decompressZstd(bytes, MAX_DECODED_BYTES), layer);
     }
@@ -150,6 +150,17 @@ function undress(layer: Buffer | string, labels: readonly string[]): Buffer | st
     }
   }
   return undefined;
+}
+
+/** Bounds of the pieces that content is decompressed in. */
+const MIN_PIECE_BYTES = 1024;
+const MAX_PIECE_BYTES = 256 * 1024;
+
+/** Gzip says at its end how much it holds: that is decompressed in one piece, where it is true. */
+function gunzip(bytes: Buffer): Buffer {
+  const saidBytes = bytes.length < 4 ? 0 : bytes.readUInt32LE(bytes.length - 4);
+  const chunkSize = Math.min(Math.max(saidBytes + 1, MIN_PIECE_BYTES), MAX_PIECE_BYTES);
+  return decompress((content, options) => gunzipSync(content, { ...options, chunkSize }), bytes);
 }
 
 type Decompress = (bytes: Buffer, options: ZlibOptions) => Buffer;
