@@ -5,6 +5,9 @@ import type { CapturedEvent } from "./event.ts";
 /** Begins a line with integers beyond a `number`: all other lines are read without looking for them. */
 const EXACT_MARK = "!";
 
+/** No shorter integer is beyond a `number`. */
+const LONG_DIGITS = /\d{16}/;
+
 /** An event as a line, and the JSON text of its properties that is part of it. */
 export interface EncodedEvent {
   readonly line: string;
@@ -16,8 +19,16 @@ export function encodeEvent(event: CapturedEvent): string {
   return encodeWithText(event).line;
 }
 
-/** The same, with the text of the properties for whoever comes after. */
-export function encodeWithText(event: CapturedEvent): EncodedEvent {
+/**
+ * The same, with the text of the properties for whoever comes after. Whoever has that text already,
+ * as `encodeJson` writes it, may give it.
+ */
+export function encodeWithText(event: CapturedEvent, knownText?: string): EncodedEvent {
+  if (knownText !== undefined) {
+    const isExact = LONG_DIGITS.test(knownText) && holdsBigInt(event.properties);
+    const line = `${isExact ? EXACT_MARK : ""}${encodeHead(event)}${knownText}]`;
+    return { line, propertiesText: knownText };
+  }
   let propertiesText: string;
   let mark = "";
   try {

@@ -24,4 +24,18 @@ export interface LoggedEvent {
   readonly propertiesText?: string;
   /** Why the entry cannot be read, where it cannot; its event is then what is left of it. */
   readonly fault?: string;
+  /** What became of the event in its project's transformations, where it is through them. */
+  readonly passage?: Passage;
 }
+
+/** What transformations made of an event. */
+export type Passage =
+  | {
+      readonly kind: "kept";
+      /** Who changed it, in order. */
+      readonly changedBy: readonly string[];
+      /** Its uuid before, where that was replaced. */
+      readonly renamedFrom?: string;
+    }
+  | { readonly kind: "dropped"; readonly by: string; readonly reason: string }
+  | { readonly kind: "set-aside"; readonly reason: string };

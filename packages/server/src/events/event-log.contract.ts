@@ -1,7 +1,7 @@
 import type { CapturedEvent } from "@hedgerow/core/events/event";
 import { encodeJson } from "@hedgerow/core/exact-json";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { EventLog } from "./event-log.ts";
+import type { EventLog, PassedEvent } from "./event-log.ts";
 
 /** An event for tests; everything has a default. */
 export function sampleEvent(fields: Partial<CapturedEvent> = {}): CapturedEvent {
@@ -179,6 +179,146 @@ export function describeEventLog(title: string, create: () => Promise<Reopenable
       expect(await log.end()).toBe(third);
       const [fourth] = await log.append([sampleEvent()]);
       expect(fourth).toBeGreaterThan(third ?? first ?? Number.NaN);
+    });
+
+    const passedOn = (event: CapturedEvent): PassedEvent => ({
+      event,
+      passage: { kind: "kept", changedBy: [] },
+    });
+
+    it("[PI-80] keeps the lanes of projects apart from its entries, and each from the others", async () => {
+      const raw = [sampleEvent(), sampleEvent({ properties: { large: 2n ** 70n } })];
+      const other = sampleEvent({ projectId: 2 });
+      const ordinary = sampleEvent({ projectId: 3 });
+      expect(await log.lanes.append(1, raw)).toEqual([1, 2]);
+      expect(await log.lanes.append(2, [other])).toEqual([1]);
+      const [position] = await log.append([ordinary]);
+      expect(await readAll(0)).toEqual([ordinary.uuid]);
+      expect(await log.end()).toBe(position);
+      expect(log.lanes.waiting()).toEqual(
+        new Map([
+          [1, 2],
+          [2, 1],
+        ]),
+      );
+      expect([1, 2, 3].map(log.lanes.isWaiting)).toEqual([true, true, false]);
+      const { entries, end } = log.lanes.read(1, 0, 10);
+      expect(entries.map(({ position: place, event }) => [place, event])).toEqual([
+        [1, raw[0]],
+        [2, raw[1]],
+      ]);
+      expect(end).toBe(2);
+      expect(log.lanes.read(1, 1, 10).entries.map(({ event }) => event.uuid)).toEqual([
+        raw[1]?.uuid,
+      ]);
+      expect(log.lanes.read(1, 2, 10)).toEqual({ entries: [], end: 2, chars: 0 });
+      expect(log.lanes.read(3, 0, 10).entries).toEqual([]);
+    });
+
+    it("[PI-80] has a lane wait from the moment of an append on", async () => {
+      const appended = log.lanes.append(1, [sampleEvent()]);
+      expect(log.lanes.isWaiting(1)).toBe(true);
+      await appended;
+      expect(log.lanes.isWaiting(1)).toBe(true);
+    });
+
+    it("[PI-81] turns the beginning of a lane into entries in one commit, with all that became of it", async () => {
+      const raw = Array.from({ length: 6 }, (_, n) => sampleEvent({ properties: { n } }));
+      await log.lanes.append(1, raw);
+      const [kept, dropped, renamed, bad] = raw as [CapturedEvent, ...CapturedEvent[]] &
+        Record<1 | 2 | 3, CapturedEvent>;
+      const text = '{"n":12345678901234567890,"a":"\u2028\\n"}';
+      const properties = { n: 12345678901234567890n, a: "\u2028\n" };
+      const events: readonly PassedEvent[] = [
+        {
+          event: { ...kept, properties },
+          passage: { kind: "kept", changedBy: ["A (1) v1"] },
+          propertiesText: text,
+        },
+        {
+          event: { ...dropped, properties: {} },
+          passage: { kind: "dropped", by: "B\t(2)", reason: "no\n" },
+        },
+        {
+          event: { ...renamed, uuid: crypto.randomUUID() },
+          passage: { kind: "kept", changedBy: [], renamedFrom: renamed.uuid },
+        },
+        { event: bad, passage: { kind: "set-aside", reason: "bad" } },
+      ];
+      const captured = sampleEvent({ event: "captured" });
+      const passed = await log.lanes.pass(1, { upTo: 4, events, captured: [captured] });
+      expect(passed.places).toEqual([7]);
+      for (const isReopened of [false, true]) {
+        if (isReopened) {
+          await log.close();
+          log = await place.open();
+        }
+        const { entries } = await log.read(0, 10, NEVER);
+        expect(entries).toMatchObject(
+          events.map(({ event, passage }, index) => ({
+            position: passed.positions[index],
+            event,
+            passage,
+          })),
+        );
+        expect(entries[0]?.propertiesText).toBe(text);
+        const waiting = log.lanes.read(1, 4, 10).entries;
+        expect(waiting.map(({ position, event }) => [position, event.uuid])).toEqual([
+          [5, raw[4]?.uuid],
+          [6, raw[5]?.uuid],
+          [7, captured.uuid],
+        ]);
+        expect(log.lanes.waiting()).toEqual(new Map([[1, 3]]));
+        expect(log.lanes.end(1)).toBe(7);
+      }
+      await log.lanes.pass(1, {
+        ...{ upTo: 7, captured: [] },
+        events: [raw[4], raw[5], captured].flatMap((one) => (one ? passedOn(one) : [])),
+      });
+      expect(log.lanes.isWaiting(1)).toBe(false);
+      expect(await log.lanes.append(1, [sampleEvent()])).toEqual([8]);
+      await log.close();
+      log = await place.open();
+      expect(log.lanes.read(1, 7, 10).entries).toHaveLength(1);
+    });
+
+    it("[PI-81] never forgets what waits in a lane, whatever is released", async () => {
+      await log.lanes.append(1, [sampleEvent()]);
+      const [position] = await log.append([sampleEvent()]);
+      await log.release(position ?? 0);
+      await log.close();
+      log = await place.open();
+      await log.append([sampleEvent()]);
+      expect(log.lanes.read(1, 0, 10).entries).toHaveLength(1);
+    });
+
+    it("[PI-81] tells when what a lane holds has passed, for a while only", async () => {
+      const events = [sampleEvent(), sampleEvent()];
+      expect(log.lanes.passed(1, 10_000)).toBeUndefined();
+      await log.lanes.append(1, events);
+      expect(await log.lanes.passed(1, 1)).toBe(false);
+      const passed = log.lanes.passed(1, 60_000);
+      const later = sampleEvent();
+      await log.lanes.append(1, [later]);
+      await log.lanes.pass(1, { upTo: 2, events: events.map(passedOn), captured: [] });
+      expect(await passed).toBe(true);
+      expect(log.lanes.passed(2, 10_000)).toBeUndefined();
+      await log.lanes.pass(1, { upTo: 3, events: [passedOn(later)], captured: [] });
+      expect(log.lanes.passed(1, 10_000)).toBeUndefined();
+    });
+
+    it("[PI-70] finds events in lanes, also what follows in a lane that has begun to pass", async () => {
+      const events = Array.from({ length: 3 }, () => sampleEvent());
+      await log.lanes.append(1, events);
+      const [first] = events as [CapturedEvent];
+      const { positions } = await log.lanes.pass(1, {
+        ...{ upTo: 1, captured: [] },
+        events: [passedOn(first)],
+      });
+      expect(await log.lanes.holds(events[2] ?? first)).toBe(true);
+      expect(await log.lanes.holds({ ...first, projectId: 2 })).toBe(false);
+      expect(await log.lanes.holds(sampleEvent())).toBe(false);
+      expect(await log.find(first, 0)).toBe(positions[0]);
     });
 
     it("[PI-1] takes long events and large batches", async () => {

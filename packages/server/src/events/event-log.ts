@@ -1,4 +1,4 @@
-import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
+import type { CapturedEvent, LoggedEvent, Passage } from "@hedgerow/core/events/event";
 
 /** A run of events taken from the log, with the means to acknowledge it. */
 export interface LogBatch {
@@ -56,10 +56,69 @@ export interface EventLog {
    */
   release(upTo: number): Promise<void>;
 
+  /** What waits beside the entries above. */
+  readonly lanes: LogLanes;
+
   /** Bytes that the log takes on its disk. */
   bytes(): Promise<number>;
 
   close(): Promise<void>;
+}
+
+/** What became of an event of a lane. */
+export interface PassedEvent {
+  readonly event: CapturedEvent;
+  readonly passage: Passage;
+  /** JSON text of the event's properties, where it is at hand. */
+  readonly propertiesText?: string;
+}
+
+/**
+ * Events that have to pass their project's transformations before they become entries of the log
+ * (decision record 24). Each project has a lane of its own; places in it grow by one and are no
+ * positions of the log. What has passed is gone from its lane at once.
+ */
+export interface LogLanes {
+  /** Whether the lane of a project holds anything, what is on its way to the disk included. */
+  isWaiting(projectId: number): boolean;
+
+  /** How many events wait on the disk, by project; without those of which none do. */
+  waiting(): ReadonlyMap<number, number>;
+
+  /** Place of the newest event of a lane; 0 where there never was any. */
+  end(projectId: number): number;
+
+  /** Like {@link EventLog.append}, to a lane: answers places. */
+  append(projectId: number, events: readonly CapturedEvent[]): Promise<readonly number[]>;
+
+  /**
+   * The next events of a lane after a place, as {@link EventLog.read} gives them, but at once: of an
+   * empty batch, `end` is the place of the lane's newest.
+   */
+  read(projectId: number, after: number, limit: number): LogBatch;
+
+  /**
+   * Turns the beginning of a lane into entries of the log, in one commit: what became of its events
+   * is appended, what was captured from them goes to the end of the lane, and the lane begins after
+   * `upTo`. Rejects like {@link EventLog.append}; nothing has changed then.
+   */
+  pass(
+    projectId: number,
+    passed: {
+      readonly upTo: number;
+      readonly events: readonly PassedEvent[];
+      readonly captured: readonly CapturedEvent[];
+    },
+  ): Promise<{ readonly positions: readonly number[]; readonly places: readonly number[] }>;
+
+  /**
+   * Resolves once everything that a lane holds now has passed, or after a while (then `false`);
+   * `undefined` when it holds nothing.
+   */
+  passed(projectId: number, maxWaitMs: number): Promise<boolean> | undefined;
+
+  /** Whether an event waits in its project's lane. Reads all that waits there, in turns with others. */
+  holds(event: Pick<CapturedEvent, "projectId" | "uuid">): Promise<boolean>;
 }
 
 /** The log cannot take events now; the caller answers 503 with `Retry-After`. */

@@ -2,23 +2,21 @@ import { stat } from "node:fs/promises";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Worker } from "node:worker_threads";
 import { cleanText } from "@hedgerow/core/events/clean-json";
-import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
-import {
-  decodeEvent,
-  type EncodedEvent,
-  encodeWithText,
-  propertiesTextOf,
-} from "@hedgerow/core/events/event-codec";
+import type { CapturedEvent, LoggedEvent, Passage } from "@hedgerow/core/events/event";
+import { type EncodedEvent, encodeWithText } from "@hedgerow/core/events/event-codec";
+import { beginsWith, decodeLogged, encodePassed } from "@hedgerow/core/events/logged-event-codec";
 import Database from "libsql";
-import { type EventLog, LogUnavailable } from "../../events/event-log.ts";
+import { type EventLog, type LogLanes, LogUnavailable } from "../../events/event-log.ts";
 import { openThread } from "../../platform/open-thread.ts";
 import type {
   FromLogThread,
+  LaneSegment,
   LogFileOptions,
   LogRetention,
   Segment,
   ToLogThread,
 } from "./log-file.ts";
+import { createLogLaneStates, type LaneInMemory } from "./log-lanes.ts";
 import { createLogTail } from "./log-tail.ts";
 
 export interface EmbeddedLogOptions {
@@ -52,12 +50,29 @@ const REFUSING_MS = 10_000;
 /** Searches go on for so long at most before requests get their turn. */
 const TURN_MS = 5;
 
+/** What is stored in one commit, or not at all. */
 interface Append {
   readonly events: readonly CapturedEvent[];
   readonly encoded: readonly EncodedEvent[];
+  /** What became of the events, where they come from a lane. */
+  readonly passages?: readonly Passage[];
+  readonly toLane?: ToLane;
+  /** The place up to which a lane has passed. */
+  readonly pass?: { readonly lane: LaneInMemory; readonly upTo: number };
   readonly chars: number;
-  readonly resolve: (positions: readonly number[]) => void;
+  readonly resolve: (stored: Stored) => void;
   readonly reject: (error: LogUnavailable) => void;
+}
+
+interface ToLane {
+  readonly projectId: number;
+  readonly events: readonly CapturedEvent[];
+  readonly encoded: readonly EncodedEvent[];
+}
+
+interface Stored {
+  readonly positions: readonly number[];
+  readonly places: readonly number[];
 }
 
 /**
@@ -83,7 +98,9 @@ export async function openEmbeddedLog(
   let isClosed = false;
   let refusal: { readonly reason: string; readonly atMs: number } | undefined;
   const wakeReaders = new Set<() => void>();
-  const tail = createLogTail(options.tailChars ?? 16 * 1024 * 1024);
+  const tailChars = options.tailChars ?? 16 * 1024 * 1024;
+  const tail = createLogTail(() => tailChars);
+  const laneStates = createLogLaneStates(tailChars);
 
   // One at a time: a new one is started after the one before was lost.
   let thread: Promise<Worker> | undefined = startThread(options.after ?? 0);
@@ -95,23 +112,42 @@ export async function openEmbeddedLog(
     return new Promise((resolve, reject) => {
       worker.on("message", (message: FromLogThread) => {
         if (message.kind === "opened") {
+          laneStates.load(message.lanes);
           moveTo(message.end);
           resolve(worker);
         } else if (message.kind === "appended") settle(message.end);
         else if (message.kind === "refused") refuse(message.reason);
       });
       let isLost = false;
-      /** What the thread was writing may or may not be stored, so it counts as not. */
+      /** What the thread was writing may or may not be stored: the file tells. */
       const lose = (error: Error) => {
         if (isLost) return;
         isLost = true;
         thread = undefined;
         reject(error);
-        if (writing.length > 0) refuse(error.message);
+        if (writing.length === 0) return;
+        if (isStored(writing))
+          settle(end + writing.reduce((sum, one) => sum + one.events.length, 0));
+        else refuse(error.message);
       };
       worker.on("error", lose);
       worker.on("exit", () => lose(new Error("the log thread ended")));
     });
+  }
+
+  /** Whether the file has what is beyond the end, or beyond those of lanes. `false` where it cannot be read. */
+  function isStored(group: readonly Append[]): boolean {
+    try {
+      const stored = reader.state();
+      return group.some(({ events, toLane, pass }) => {
+        if (events.length > 0) return stored.end > end;
+        const lane = stored.lanes.get(toLane?.projectId ?? pass?.lane.projectId ?? 0);
+        if (!lane) return false;
+        return pass ? lane.passed >= pass.upTo : lane.end > laneStates.of(lane.projectId).end;
+      });
+    } catch {
+      return false;
+    }
   }
 
   function moveTo(position: number): void {
@@ -124,29 +160,44 @@ export async function openEmbeddedLog(
     writing = [];
     refusal = undefined;
     let position = end;
-    const answers = group.map(({ events, encoded }) =>
-      events.map((event, index) => {
+    const answers = group.map(({ events, encoded, passages, toLane, pass }): Stored => {
+      const positions = events.map((event, index) => {
         const { line, propertiesText } = encoded[index] as EncodedEvent;
+        const passage = passages?.[index];
         position++;
-        tail.add({ position, event, propertiesText }, line.length);
+        const entry = { position, event, propertiesText };
+        tail.add(passage ? { ...entry, passage } : entry, line.length);
         return position;
-      }),
-    );
+      });
+      const places = toLane ? addToLane(toLane) : [];
+      pass?.lane.pass(pass.upTo);
+      return { positions, places };
+    });
     // The next group is on its way to the disk while this one is answered.
     writeNext();
     moveTo(last);
     for (const [index, { chars, resolve }] of group.entries()) {
       queuedChars -= chars;
-      resolve(answers[index] ?? []);
+      resolve(answers[index] ?? { positions: [], places: [] });
     }
+  }
+
+  function addToLane({ projectId, events, encoded }: ToLane): readonly number[] {
+    const lane = laneStates.of(projectId);
+    lane.queued -= events.length;
+    return events.map((event, index) => {
+      const { line, propertiesText } = encoded[index] as EncodedEvent;
+      return lane.add({ event, propertiesText }, line.length);
+    });
   }
 
   function refuse(reason: string): void {
     const group = writing;
     writing = [];
     refusal = { reason, atMs: performance.now() };
-    for (const { chars, reject } of group) {
+    for (const { chars, toLane, reject } of group) {
       queuedChars -= chars;
+      if (toLane) laneStates.of(toLane.projectId).queued -= toLane.events.length;
       reject(unavailable(`events cannot be stored: ${reason}`));
     }
     writeNext();
@@ -154,15 +205,15 @@ export async function openEmbeddedLog(
 
   function writeNext(): void {
     if (writing.length > 0 || waiting.length === 0) return;
-    let chars = 0;
-    let taken = 0;
-    for (const append of waiting) {
-      if (taken > 0 && chars + append.chars > GROUP_CHARS) break;
-      chars += append.chars;
-      taken++;
-    }
-    writing = waiting.splice(0, taken);
-    const message: ToLogThread = { kind: "append", segments: segmentsOf(writing) };
+    writing = takeNext();
+    const message: ToLogThread = {
+      kind: "append",
+      segments: segmentsOf(writing.map(({ encoded }) => encoded)),
+      laneSegments: laneSegmentsOf(writing),
+      passes: writing.flatMap(({ pass }) =>
+        pass ? [{ projectId: pass.lane.projectId, upTo: pass.upTo }] : [],
+      ),
+    };
     thread ??= startThread(end);
     thread.then(
       (worker) => send(worker, message),
@@ -171,20 +222,114 @@ export async function openEmbeddedLog(
     );
   }
 
-  return {
-    append(events) {
-      if (events.length === 0) return Promise.resolve([]);
-      if (isClosed) return Promise.reject(unavailable("the log is closed"));
-      const encoded = events.map(encodeWithText);
-      const chars = encoded.reduce((sum, { line }) => sum + line.length, 0);
-      if (queuedChars > 0 && queuedChars + chars > maxQueuedChars) {
-        return Promise.reject(unavailable("the disk cannot keep up with the events"));
+  function takeNext(): readonly Append[] {
+    // What passes makes room by itself: where the disk takes nothing else, it goes first.
+    const passing = refusal ? waiting.findIndex(({ pass }) => pass) : -1;
+    if (passing >= 0) return waiting.splice(passing, 1);
+    let chars = 0;
+    let taken = 0;
+    for (const append of waiting) {
+      if (taken > 0 && chars + append.chars > GROUP_CHARS) break;
+      chars += append.chars;
+      taken++;
+    }
+    return waiting.splice(0, taken);
+  }
+
+  function enqueue(what: Omit<Append, "chars" | "resolve" | "reject">): Promise<Stored> {
+    if (isClosed) return Promise.reject(unavailable("the log is closed"));
+    const chars = charsOf(what.encoded) + charsOf(what.toLane?.encoded ?? []);
+    // What passes is not new: it waits already.
+    if (!what.pass && queuedChars > 0 && queuedChars + chars > maxQueuedChars) {
+      return Promise.reject(unavailable("the disk cannot keep up with the events"));
+    }
+    queuedChars += chars;
+    if (what.toLane) laneStates.of(what.toLane.projectId).queued += what.toLane.events.length;
+    return new Promise((resolve, reject) => {
+      waiting.push({ ...what, chars, resolve, reject });
+      writeNext();
+    });
+  }
+
+  const lanes: LogLanes = {
+    isWaiting: (projectId) => laneStates.get(projectId)?.isWaiting() ?? false,
+
+    waiting() {
+      const counts = new Map<number, number>();
+      for (const { projectId, passed, end } of laneStates.all()) {
+        if (end > passed) counts.set(projectId, end - passed);
       }
-      queuedChars += chars;
-      return new Promise((resolve, reject) => {
-        waiting.push({ events, encoded, chars, resolve, reject });
-        writeNext();
+      return counts;
+    },
+
+    end: (projectId) => laneStates.get(projectId)?.end ?? 0,
+
+    async append(projectId, events) {
+      if (events.length === 0) return [];
+      const encoded = events.map((event) => encodeWithText(event));
+      const stored = await enqueue({
+        events: [],
+        encoded: [],
+        toLane: { projectId, events, encoded },
       });
+      return stored.places;
+    },
+
+    read(projectId, after, limit) {
+      const lane = laneStates.get(projectId);
+      if (!lane || lane.end <= after) return { entries: [], end: after, chars: 0 };
+      const known = lane.end;
+      const { entries, chars } =
+        lane.tail.read(after, { limit, maxChars: READ_CHARS }) ??
+        reader.readLane(projectId, after, limit);
+      return { entries, end: entries.at(-1)?.position ?? known, chars };
+    },
+
+    pass(projectId, { upTo, events, captured }) {
+      return enqueue({
+        events: events.map(({ event }) => event),
+        encoded: events.map(({ event, passage, propertiesText }) =>
+          encodePassed(event, passage, propertiesText),
+        ),
+        passages: events.map(({ passage }) => passage),
+        ...(captured.length > 0 && {
+          toLane: {
+            projectId,
+            events: captured,
+            encoded: captured.map((event) => encodeWithText(event)),
+          },
+        }),
+        pass: { lane: laneStates.of(projectId), upTo },
+      });
+    },
+
+    passed: (projectId, maxWaitMs) => laneStates.get(projectId)?.untilPassed(maxWaitMs),
+
+    async holds(event) {
+      return (await search(reader.searchLane(event))) !== undefined;
+    },
+  };
+
+  /** The first that a search finds, which goes on in turns with requests. */
+  async function search(found: Iterable<number | undefined>): Promise<number | undefined> {
+    let turnBeganAt = performance.now();
+    for (const one of found) {
+      if (one !== undefined) return one;
+      if (performance.now() - turnBeganAt > TURN_MS) {
+        await nextTurn();
+        turnBeganAt = performance.now();
+      }
+    }
+    return undefined;
+  }
+
+  return {
+    lanes,
+
+    async append(events) {
+      if (events.length === 0) return [];
+      const encoded = events.map((event) => encodeWithText(event));
+      return (await enqueue({ events, encoded })).positions;
     },
 
     async read(after, limit, signal) {
@@ -208,17 +353,7 @@ export async function openEmbeddedLog(
       return { entries, end: entries.at(-1)?.position ?? known, chars };
     },
 
-    async find(event, after) {
-      let turnBeganAt = performance.now();
-      for (const found of reader.search(event, after)) {
-        if (found !== undefined) return found;
-        if (performance.now() - turnBeganAt > TURN_MS) {
-          await nextTurn();
-          turnBeganAt = performance.now();
-        }
-      }
-      return undefined;
-    },
+    find: (event, after) => search(reader.search(event, after)),
 
     refusing() {
       const isRecent = refusal && performance.now() - refusal.atMs < REFUSING_MS;
@@ -275,8 +410,26 @@ function unavailable(message: string): LogUnavailable {
   return new LogUnavailable(message, { retryAfterSeconds: RETRY_AFTER_SECONDS });
 }
 
-/** The lines of appends in segments that stay short unless a line alone is long. */
-function segmentsOf(appends: readonly Append[]): Segment[] {
+function charsOf(encoded: readonly EncodedEvent[]): number {
+  return encoded.reduce((sum, { line }) => sum + line.length, 0);
+}
+
+/** What goes to lanes, each lane's in segments of its own. */
+function laneSegmentsOf(appends: readonly Append[]): LaneSegment[] {
+  const byProject = new Map<number, (readonly EncodedEvent[])[]>();
+  for (const { toLane } of appends) {
+    if (!toLane) continue;
+    const known = byProject.get(toLane.projectId);
+    if (known) known.push(toLane.encoded);
+    else byProject.set(toLane.projectId, [toLane.encoded]);
+  }
+  return [...byProject].flatMap(([projectId, groups]) =>
+    segmentsOf(groups).map((segment) => ({ projectId, ...segment })),
+  );
+}
+
+/** Lines in segments that stay short unless a line alone is long. */
+function segmentsOf(groups: readonly (readonly EncodedEvent[])[]): Segment[] {
   const segments: Segment[] = [];
   let lines: string[] = [];
   let chars = 0;
@@ -285,7 +438,7 @@ function segmentsOf(appends: readonly Append[]): Segment[] {
     lines = [];
     chars = 0;
   };
-  for (const { encoded } of appends) {
+  for (const encoded of groups) {
     for (const { line } of encoded) {
       if (chars > 0 && chars + line.length > SEGMENT_CHARS) finish();
       lines.push(line);
@@ -311,7 +464,7 @@ function lineOf(
 ): number | undefined {
   const head = JSON.stringify([projectId, uuid]).slice(0, -1);
   if (!text.includes(head)) return undefined;
-  const index = text.split("\n").findIndex((line) => line.replace(/^!/, "").startsWith(head));
+  const index = text.split("\n").findIndex((line) => beginsWith(line, head));
   return index < 0 ? undefined : index;
 }
 
@@ -321,11 +474,9 @@ const MAX_SALVAGED_CHARS = 100_000;
 /** The entry of a line; of a damaged one, what is left, for whoever looks at it. */
 function readLine(position: number, line: string): LoggedEvent {
   try {
-    const event = decodeEvent(line);
-    const propertiesText = propertiesTextOf(line, event);
-    return { position, event, ...(propertiesText !== undefined && { propertiesText }) };
+    return { position, ...decodeLogged(line) };
   } catch (error) {
-    const head = /^!?\[(\d{1,9}),"([\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12})"/.exec(line);
+    const head = /^\+?!?\[(\d{1,9}),"([\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12})"/.exec(line);
     const digits = position.toString(16).padStart(12, "0");
     return {
       position,
@@ -350,39 +501,76 @@ function openReader(path: string) {
   const next = database.prepare(
     "select last, count, lines from segments where last > ? order by last limit 1",
   );
+  const nextOfLane = database.prepare(
+    "select last, count, lines from lane_segments where project_id = ? and last > ? order by last limit 1",
+  );
+  type StoredLines = { readonly last: number; readonly count: number; readonly lines: unknown };
+  const ofLog = (after: number) => next.all(after)[0] as StoredLines | undefined;
+  const ofLane = (projectId: number) => (after: number) =>
+    nextOfLane.all(projectId, after)[0] as StoredLines | undefined;
+
+  function read(
+    segmentAfter: (position: number) => StoredLines | undefined,
+    after: number,
+    limit: number,
+  ): { entries: readonly LoggedEvent[]; chars: number } {
+    const entries: LoggedEvent[] = [];
+    let chars = 0;
+    let position = after;
+    while (entries.length < limit && chars < READ_CHARS) {
+      const segment = segmentAfter(position);
+      if (!segment) break;
+      const first = segment.last - segment.count + 1;
+      const lines = textOf(segment.lines).split("\n");
+      const from = Math.max(position + 1 - first, 0);
+      // By the count, not by the lines: a damaged text may have lost some.
+      const to = Math.min(segment.count, from + limit - entries.length);
+      for (let index = from; index < to; index++) {
+        const line = lines[index] ?? "";
+        chars += line.length;
+        entries.push(readLine(first + index, line));
+      }
+      position = first + to - 1;
+    }
+    return { entries, chars };
+  }
+
+  /** Goes through the segments after a position; gives what each of them has of the event. */
+  function* search(
+    segmentAfter: (position: number) => StoredLines | undefined,
+    event: Pick<CapturedEvent, "projectId" | "uuid">,
+    after: number,
+  ) {
+    for (let position = after; ; ) {
+      const segment = segmentAfter(position);
+      if (!segment) return;
+      const first = segment.last - segment.count + 1;
+      const line = lineOf(event, textOf(segment.lines));
+      yield line !== undefined && first + line > after ? first + line : undefined;
+      position = segment.last;
+    }
+  }
+
   return {
-    read(after: number, limit: number): { entries: readonly LoggedEvent[]; chars: number } {
-      const entries: LoggedEvent[] = [];
-      let chars = 0;
-      let position = after;
-      while (entries.length < limit && chars < READ_CHARS) {
-        const [segment] = next.all(position) as { last: number; count: number; lines: unknown }[];
-        if (!segment) break;
-        const first = segment.last - segment.count + 1;
-        const lines = textOf(segment.lines).split("\n");
-        const from = Math.max(position + 1 - first, 0);
-        // By the count, not by the lines: a damaged text may have lost some.
-        const to = Math.min(segment.count, from + limit - entries.length);
-        for (let index = from; index < to; index++) {
-          const line = lines[index] ?? "";
-          chars += line.length;
-          entries.push(readLine(first + index, line));
-        }
-        position = first + to - 1;
-      }
-      return { entries, chars };
+    state() {
+      const [row] = database.prepare("select end from progress").all() as { end: number }[];
+      const lanes = database.prepare("select project_id, passed, end from lanes").all();
+      return {
+        end: row?.end ?? 0,
+        lanes: new Map(
+          (lanes as { project_id: number; passed: number; end: number }[]).map(
+            ({ project_id: projectId, passed, end }) => [projectId, { projectId, passed, end }],
+          ),
+        ),
+      };
     },
-    /** Goes through the segments after a position; gives what each of them has of the event. */
-    *search(event: Pick<CapturedEvent, "projectId" | "uuid">, after: number) {
-      for (let position = after; ; ) {
-        const [segment] = next.all(position) as { last: number; count: number; lines: unknown }[];
-        if (!segment) return;
-        const first = segment.last - segment.count + 1;
-        const line = lineOf(event, textOf(segment.lines));
-        yield line !== undefined && first + line > after ? first + line : undefined;
-        position = segment.last;
-      }
-    },
+    read: (after: number, limit: number) => read(ofLog, after, limit),
+    readLane: (projectId: number, after: number, limit: number) =>
+      read(ofLane(projectId), after, limit),
+    search: (event: Pick<CapturedEvent, "projectId" | "uuid">, after: number) =>
+      search(ofLog, event, after),
+    searchLane: (event: Pick<CapturedEvent, "projectId" | "uuid">) =>
+      search(ofLane(event.projectId), event, 0),
     close: () => database.close(),
   };
 }

@@ -8,6 +8,26 @@ export interface Segment {
   readonly lines: string;
 }
 
+/** The same, of a lane. */
+export interface LaneSegment extends Segment {
+  readonly projectId: number;
+}
+
+/** What is stored in one commit. */
+export interface Group {
+  readonly segments: readonly Segment[];
+  readonly laneSegments: readonly LaneSegment[];
+  /** By project: up to which place its lane has passed. */
+  readonly passes: readonly { readonly projectId: number; readonly upTo: number }[];
+}
+
+/** Places in a lane: the last one that has passed, and the newest. */
+export interface LaneState {
+  readonly projectId: number;
+  readonly passed: number;
+  readonly end: number;
+}
+
 export interface LogFileOptions {
   readonly path: string;
   /** New positions are greater than this one, whatever the file holds. */
@@ -26,12 +46,12 @@ export interface LogRetention {
 }
 
 export type ToLogThread =
-  | { readonly kind: "append"; readonly segments: readonly Segment[] }
+  | ({ readonly kind: "append" } & Group)
   | { readonly kind: "release"; readonly upTo: number }
   | { readonly kind: "close" };
 
 export type FromLogThread =
-  | { readonly kind: "opened"; readonly end: number }
+  | { readonly kind: "opened"; readonly end: number; readonly lanes: readonly LaneState[] }
   /** `end`: position of the last event of the append. */
   | { readonly kind: "appended"; readonly end: number }
   | { readonly kind: "refused"; readonly reason: string }
@@ -51,12 +71,16 @@ const FREE_FOR_MS = 100;
 /** Free pages that are kept for what comes; beyond them the file shrinks, some pages at a time. */
 const SPARE_PAGES = 1024;
 const PAGES_PER_TURN = 256;
+/** While anything waits in lanes, so much of a full file is left for what becomes of it. */
+const LEFT_FOR_LANES_BYTES = 32 * 1024 * 1024;
 
 /** The writing half of the log, synchronous. One per file. */
 export interface LogFile {
   readonly end: number;
-  /** Stores all segments in one durable commit and answers the position of the last event. Throws when nothing was stored. */
-  append(segments: readonly Segment[]): number;
+  /** Of every project that ever had one. */
+  readonly lanes: readonly LaneState[];
+  /** Stores all of a group in one durable commit and answers the position of the last event. Throws when nothing was stored. */
+  append(group: Group): number;
   /** Lets go of segments whose events all lie at or below a position: they stay as long as retention says. */
   release(upTo: number): void;
   close(): void;
@@ -66,6 +90,7 @@ export interface LogFile {
 export function openLogFile({ path, after, maxBytes, retention }: LogFileOptions): LogFile {
   let connection = connect(path, maxBytes);
   let end = Math.max(after, connection.storedEnd());
+  let lanes = new Map(connection.lanes().map((lane) => [lane.projectId, lane]));
   let released = 0;
   let timer: NodeJS.Timeout | undefined;
   let tidyAtMs = Number.POSITIVE_INFINITY;
@@ -90,23 +115,49 @@ export function openLogFile({ path, after, maxBytes, retention }: LogFileOptions
     }
   }
 
-  function write(segments: readonly Segment[]): number {
+  function write({ segments, laneSegments, passes }: Group): number {
+    if (passes.length === 0) leaveRoomForLanes();
     try {
-      return connection.inTransaction(() => {
+      const changed = new Map<number, LaneState>();
+      const laneOf = (projectId: number): LaneState =>
+        changed.get(projectId) ?? lanes.get(projectId) ?? { projectId, passed: 0, end: 0 };
+      const written = connection.inTransaction(() => {
         prune();
+        // First of all: it makes room for what follows.
+        for (const { projectId, upTo } of passes) {
+          connection.deleteFromLane(projectId, upTo);
+          changed.set(projectId, { ...laneOf(projectId), passed: upTo });
+        }
         let last = end;
         const storedMs = Date.now();
         for (const { count, lines } of segments) {
           last += count;
           connection.insert({ last, count, lines, storedMs });
         }
-        connection.storeEnd(last);
+        for (const { projectId, count, lines } of laneSegments) {
+          const lane = { ...laneOf(projectId), end: laneOf(projectId).end + count };
+          changed.set(projectId, lane);
+          connection.insertIntoLane({ projectId, last: lane.end, count, lines });
+        }
+        for (const lane of changed.values()) connection.storeLane(lane);
+        if (last !== end) connection.storeEnd(last);
         return last;
       });
+      if (changed.size > 0) lanes = new Map([...lanes, ...changed]);
+      return written;
     } catch (error) {
       reconnect();
       throw error;
     }
+  }
+
+  /** What becomes of waiting events takes room before theirs is free: a file full of them would stay so. */
+  function leaveRoomForLanes(): void {
+    const leftBytes = Math.min(LEFT_FOR_LANES_BYTES, maxBytes / 8);
+    const isAnyWaiting = () => [...lanes.values()].some((lane) => lane.end > lane.passed);
+    if (lanes.size === 0 || !isAnyWaiting() || connection.usedBytes() < maxBytes - leftBytes)
+      return;
+    throw new Error("database or disk is full: events wait for their transformations");
   }
 
   function isDiskShort(): boolean {
@@ -179,12 +230,15 @@ export function openLogFile({ path, after, maxBytes, retention }: LogFileOptions
     get end() {
       return end;
     },
-    append(segments) {
+    get lanes() {
+      return [...lanes.values()];
+    },
+    append(group) {
       try {
-        end = write(segments);
+        end = write(group);
       } catch (error) {
         if (!giveUpReleased()) throw error;
-        end = write(segments);
+        end = write(group);
       }
       return end;
     },
@@ -235,6 +289,22 @@ function prepare(database: Database.Database, maxBytes: number) {
   database.exec(
     "create table if not exists progress (id integer primary key check (id = 1), end integer not null)",
   );
+  database.exec(
+    `create table if not exists lanes (
+      project_id integer primary key,
+      passed integer not null,
+      end integer not null
+    )`,
+  );
+  database.exec(
+    `create table if not exists lane_segments (
+      project_id integer not null,
+      last integer not null,
+      count integer not null,
+      lines text not null,
+      primary key (project_id, last)
+    )`,
+  );
   const numberOf = (pragma: string): number =>
     Number(Object.values((database.prepare(`pragma ${pragma}`).all()[0] ?? {}) as object)[0]);
   renewOldFile();
@@ -243,6 +313,15 @@ function prepare(database: Database.Database, maxBytes: number) {
   );
   const remove = database.prepare("delete from segments where last <= ?");
   const saveEnd = database.prepare("insert or replace into progress (id, end) values (1, ?)");
+  const insertIntoLane = database.prepare(
+    "insert into lane_segments (project_id, last, count, lines) values (?, ?, ?, ?)",
+  );
+  const removeFromLane = database.prepare(
+    "delete from lane_segments where project_id = ? and last <= ?",
+  );
+  const saveLane = database.prepare(
+    "insert or replace into lanes (project_id, passed, end) values (?, ?, ?)",
+  );
   const findOldest = database.prepare("select last, stored_ms from segments order by last limit 1");
 
   /** Files of earlier versions know no times of storing and cannot shrink. */
@@ -291,6 +370,16 @@ function prepare(database: Database.Database, maxBytes: number) {
     },
     checkpoint: () => numberOf("wal_checkpoint(passive)"),
     storeEnd: (end: number) => saveEnd.run(end),
+    lanes: (): readonly LaneState[] => {
+      const rows = database.prepare("select project_id, passed, end from lanes").all();
+      return (rows as { project_id: number; passed: number; end: number }[]).map(
+        ({ project_id: projectId, passed, end }) => ({ projectId, passed, end }),
+      );
+    },
+    insertIntoLane: ({ projectId, count, lines, last }: LaneSegment & { readonly last: number }) =>
+      insertIntoLane.run(projectId, last, count, lines),
+    deleteFromLane: (projectId: number, upTo: number) => removeFromLane.run(projectId, upTo),
+    storeLane: ({ projectId, passed, end }: LaneState) => saveLane.run(projectId, passed, end),
     close: () => database.close(),
   };
 }

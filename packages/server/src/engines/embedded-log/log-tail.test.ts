@@ -8,7 +8,7 @@ const ALL = { limit: 100, maxChars: 1000 };
 
 describe("LogTail", () => {
   it("[PI-53] has the newest entries within its bound, and says when it lacks the first asked for", () => {
-    const tail = createLogTail(30);
+    const tail = createLogTail(() => 30);
     for (let position = 5; position <= 9; position++) {
       tail.add({ position, event: sampleEvent() }, 10);
     }
@@ -20,7 +20,7 @@ describe("LogTail", () => {
   });
 
   it("[PI-53] forgets what is released, and everything before a gap", () => {
-    const tail = createLogTail(1000);
+    const tail = createLogTail(() => 1000);
     for (const position of [1, 2, 3]) tail.add({ position, event: sampleEvent() }, 1);
     tail.forget(2);
     expect(tail.read(1, ALL)).toBeUndefined();
@@ -33,7 +33,7 @@ describe("LogTail", () => {
   });
 
   it("[PI-53] takes entries longer than its bound without keeping them", () => {
-    const tail = createLogTail(10);
+    const tail = createLogTail(() => 10);
     tail.add({ position: 1, event: sampleEvent() }, 11);
     expect(tail.read(0, ALL)).toBeUndefined();
     tail.add({ position: 2, event: sampleEvent() }, 5);

@@ -16,8 +16,8 @@ export interface LogTail {
   forget(upTo: number): void;
 }
 
-/** A tail of at most so many characters of events. */
-export function createLogTail(maxChars: number): LogTail {
+/** A tail of at most so many characters of events, as they are told with each that comes. */
+export function createLogTail(maxChars: () => number): LogTail {
   let entries: LoggedEvent[] = [];
   let lengths: number[] = [];
   /** How many of both are given up already; they are cut off now and then. */
@@ -48,7 +48,8 @@ export function createLogTail(maxChars: number): LogTail {
       entries.push(entry);
       lengths.push(length);
       chars += length;
-      while (chars > maxChars && gone < entries.length) dropFirst();
+      const most = maxChars();
+      while (chars > most && gone < entries.length) dropFirst();
       cutOff();
     },
 

@@ -8,13 +8,13 @@ const port = parentPort;
 const answer = (message: FromLogThread) => port.postMessage(message);
 
 const file = openLogFile(workerData as LogFileOptions);
-answer({ kind: "opened", end: file.end });
+answer({ kind: "opened", end: file.end, lanes: file.lanes });
 
 port.on("message", (message: ToLogThread) => {
   switch (message.kind) {
     case "append":
       try {
-        answer({ kind: "appended", end: file.append(message.segments) });
+        answer({ kind: "appended", end: file.append(message) });
       } catch (error) {
         answer({ kind: "refused", reason: error instanceof Error ? error.message : String(error) });
       }

@@ -1,0 +1,69 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { encodeJson } from "../exact-json.ts";
+import type { JsonObject } from "../json.ts";
+import type { CapturedEvent, Passage } from "./event.ts";
+import { encodeEvent } from "./event-codec.ts";
+import { beginsWith, decodeLogged, encodePassed } from "./logged-event-codec.ts";
+
+const text = fc.string({ unit: "binary" });
+const properties = fc.oneof(
+  fc
+    .dictionary(text, fc.jsonValue())
+    .map((object) => JSON.parse(JSON.stringify(object)) as JsonObject),
+  // No odd number of that size is a `number`.
+  fc.bigInt({ min: 10n ** 17n, max: 10n ** 30n }).map((half) => ({ large: 2n * half + 1n })),
+);
+const event: fc.Arbitrary<CapturedEvent> = fc.record({
+  uuid: fc.uuid(),
+  projectId: fc.nat(),
+  event: text,
+  distinctId: text,
+  properties,
+  timestamp: fc.constant(new Date(5)),
+  clientTimestamp: fc.constant(null),
+  receivedAt: fc.constant(new Date(7)),
+});
+const passage: fc.Arbitrary<Passage> = fc.oneof(
+  fc.record({ kind: fc.constant("kept" as const), changedBy: fc.array(text) }),
+  fc.record({
+    kind: fc.constant("kept" as const),
+    changedBy: fc.array(text),
+    renamedFrom: fc.uuid(),
+  }),
+  fc.record({ kind: fc.constant("dropped" as const), by: text, reason: text }),
+  fc.record({ kind: fc.constant("set-aside" as const), reason: text }),
+);
+
+describe("the encoding of events that passed transformations", () => {
+  it("[PI-81] is one line that reads back as the same event and what became of it", () => {
+    fc.assert(
+      fc.property(event, passage, fc.boolean(), (captured, became, isTextKnown) => {
+        const propertiesText = encodeJson(captured.properties);
+        const encoded = encodePassed(captured, became, isTextKnown ? propertiesText : undefined);
+        expect(encoded.propertiesText).toBe(propertiesText);
+        expect(encoded.line).not.toMatch(/[\n\r]/);
+        expect(decodeLogged(encoded.line)).toEqual({
+          event: captured,
+          passage: became,
+          propertiesText,
+        });
+        const head = JSON.stringify([captured.projectId, captured.uuid]).slice(0, -1);
+        expect(beginsWith(encoded.line, head)).toBe(true);
+        expect(beginsWith(encodeEvent(captured), head)).toBe(true);
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it("[PI-1] reads lines of events that never were in a lane", () => {
+    fc.assert(
+      fc.property(event, (captured) => {
+        expect(decodeLogged(encodeEvent(captured))).toEqual({
+          event: captured,
+          propertiesText: encodeJson(captured.properties),
+        });
+      }),
+    );
+  });
+});

@@ -1,0 +1,118 @@
+import type { LoggedEvent } from "@hedgerow/core/events/event";
+import type { LaneState } from "./log-file.ts";
+import { createLogTail, type LogTail } from "./log-tail.ts";
+
+/** What is known in memory of the lanes of a log. */
+export interface LogLaneStates {
+  /** Takes in what the file says, in the place of what was known. */
+  load(states: readonly LaneState[]): void;
+  get(projectId: number): LaneInMemory | undefined;
+  /** The lane of a project, empty where there was none. */
+  of(projectId: number): LaneInMemory;
+  all(): Iterable<LaneInMemory>;
+}
+
+export interface LaneInMemory {
+  readonly projectId: number;
+  /** Place of the newest event on the disk. */
+  readonly end: number;
+  /** The last place that has passed. */
+  readonly passed: number;
+  readonly tail: LogTail;
+  /** Events that are on their way to the disk. */
+  queued: number;
+  isWaiting(): boolean;
+  /** Adds the newest event, with the length of its text; answers its place. */
+  add(entry: Omit<LoggedEvent, "position">, length: number): number;
+  /** Everything up to a place has passed. */
+  pass(upTo: number): void;
+  /** Is as the file says, whatever was known. */
+  reset(state: Omit<LaneState, "projectId">): void;
+  /** See `LogLanes.passed`. */
+  untilPassed(maxWaitMs: number): Promise<boolean> | undefined;
+}
+
+/** States of lanes that keep so many characters of their newest events in memory, all together. */
+export function createLogLaneStates(maxChars: number): LogLaneStates {
+  const lanes = new Map<number, LaneInMemory>();
+  const share = () => {
+    let waiting = 0;
+    for (const lane of lanes.values()) if (lane.end > lane.passed) waiting++;
+    return maxChars / Math.max(1, waiting);
+  };
+
+  function create(projectId: number): LaneInMemory {
+    let passed = 0;
+    let end = 0;
+    let waiters: { readonly place: number; readonly resolve: (hasPassed: boolean) => void }[] = [];
+    const tail = createLogTail(share);
+    const lane: LaneInMemory = {
+      projectId,
+      tail,
+      queued: 0,
+      get end() {
+        return end;
+      },
+      get passed() {
+        return passed;
+      },
+      isWaiting: () => end > passed || lane.queued > 0,
+      add(entry, length) {
+        end++;
+        tail.add({ ...entry, position: end }, length);
+        return end;
+      },
+      pass(upTo) {
+        passed = Math.max(passed, upTo);
+        tail.forget(passed);
+        const ready = waiters.filter(({ place }) => place <= passed);
+        if (ready.length === 0) return;
+        waiters = waiters.filter(({ place }) => place > passed);
+        for (const { resolve } of ready) resolve(true);
+      },
+      reset(state) {
+        if (state.passed === passed && state.end === end) return;
+        end = state.end;
+        tail.forget(Number.MAX_SAFE_INTEGER);
+        lane.pass(state.passed);
+      },
+      untilPassed(maxWaitMs) {
+        const place = end;
+        if (place <= passed) return undefined;
+        return new Promise((resolve) => {
+          const waiter = {
+            place,
+            resolve: (hasPassed: boolean) => {
+              clearTimeout(timer);
+              resolve(hasPassed);
+            },
+          };
+          const timer = setTimeout(() => {
+            waiters = waiters.filter((other) => other !== waiter);
+            resolve(false);
+          }, maxWaitMs);
+          waiters.push(waiter);
+        });
+      },
+    };
+    return lane;
+  }
+
+  function of(projectId: number): LaneInMemory {
+    let lane = lanes.get(projectId);
+    if (!lane) {
+      lane = create(projectId);
+      lanes.set(projectId, lane);
+    }
+    return lane;
+  }
+
+  return {
+    load(states) {
+      for (const { projectId, ...state } of states) of(projectId).reset(state);
+    },
+    get: (projectId) => lanes.get(projectId),
+    of,
+    all: () => lanes.values(),
+  };
+}
