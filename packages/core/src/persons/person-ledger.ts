@@ -5,7 +5,7 @@ import { asksForAnything, PropertySheet } from "./property-sheet.ts";
 /** A project has at most this many group types. */
 const MAX_GROUP_TYPES = 5;
 
-/** A person as stored, admitted to a ledger. Properties are read when first needed. */
+/** A person as stored. Properties are read when first needed. */
 export interface StoredPerson {
   readonly id: number;
   readonly uuid: string;
@@ -23,30 +23,47 @@ export interface AppliedEvent {
   readonly warnings: readonly PersonWarning[];
 }
 
-/** A person while events are applied. */
+/** What nobody has; never changed. */
+const NO_HASH_KEYS: ReadonlyMap<string, string> = new Map();
+
+/** A person while events are applied; may be kept, as stored then, for those that follow. */
 export class LedgerPerson {
-  /** The person as it was stored before; `null` for a new one. */
-  readonly stored: StoredPerson | null;
+  /** The row that the person is stored under; `null` for one who is not stored. */
+  row: number | null;
   readonly uuid: string;
   createdAt: Date;
   isIdentified: boolean;
   /** True once anything that is stored with the person itself has changed. */
   isChanged: boolean;
-  /** Ids that this person got, and that no stored person had before. */
-  readonly newDistinctIds: string[] = [];
-  /** Hash keys by flag key (flag-evaluation 16) that this person got and that are not stored yet. */
-  readonly newHashKeys = new Map<string, string>();
+  /** True once the time of creation is another one than what is stored. */
+  hasNewCreation = false;
+  /** True once anything has changed at all: the ledger's `touched` has the person then. */
+  isTouched = false;
   /** The person this one became part of. */
   mergedInto: LedgerPerson | null = null;
-  readonly #hashKeys = new Map<string, string>();
+  #newDistinctIds: string[] = [];
+  #newHashKeys = NO_HASH_KEYS as Map<string, string>;
+  #hashKeys = NO_HASH_KEYS as Map<string, string>;
+  #stored: StoredPerson | null;
   #sheet: PropertySheet | undefined;
 
   constructor(stored: StoredPerson | null, uuid: string, createdAt: Date) {
-    this.stored = stored;
+    this.row = stored?.id ?? null;
     this.uuid = uuid;
     this.createdAt = createdAt;
     this.isIdentified = stored?.isIdentified ?? false;
     this.isChanged = stored === null;
+    this.#stored = stored;
+  }
+
+  /** Ids that this person got, and that no stored person had before. */
+  get newDistinctIds(): readonly string[] {
+    return this.#newDistinctIds;
+  }
+
+  /** Hash keys by flag key (flag-evaluation 16) that this person got and that are not stored yet. */
+  get newHashKeys(): ReadonlyMap<string, string> {
+    return this.#newHashKeys;
   }
 
   /** The person this one is part of after all merges: normally itself. */
@@ -57,35 +74,45 @@ export class LedgerPerson {
   }
 
   get sheet(): PropertySheet {
-    this.#sheet ??= this.stored ? this.stored.readProperties() : new PropertySheet();
+    this.#sheet ??= this.#stored ? this.#stored.readProperties() : new PropertySheet();
     return this.#sheet;
   }
 
-  /** The person as it is now, for when it is stored under a row. */
-  asStored(id: number): StoredPerson {
-    const { uuid, createdAt, isIdentified, stored } = this;
-    const sheet = this.#sheet;
-    if (!sheet && stored) return { ...stored, createdAt, isIdentified };
-    const read = sheet ?? this.sheet;
-    const textLength = read.textLength;
-    return { id, uuid, createdAt, isIdentified, textLength, readProperties: () => read };
+  /** Length of the properties as JSON text, roughly. */
+  get textLength(): number {
+    return this.#sheet?.textLength ?? this.#stored?.textLength ?? 0;
   }
 
-  /** A stored hash key; those of every person that events link must be admitted. */
-  admitHashKey(flagKey: string, hashKey: string): void {
-    this.#hashKeys.set(flagKey, hashKey);
+  /** The person as it is now is stored under its row. */
+  settle(): void {
+    this.isChanged = false;
+    this.hasNewCreation = false;
+    this.isTouched = false;
+    if (this.#newDistinctIds.length > 0) this.#newDistinctIds = [];
+    this.#newHashKeys = NO_HASH_KEYS as Map<string, string>;
+  }
+
+  attach(distinctId: string): void {
+    this.#newDistinctIds.push(distinctId);
+  }
+
+  /** The stored hash keys; those of every person that events link must be admitted. */
+  admitHashKeys(hashKeys: ReadonlyMap<string, string>): void {
+    this.#hashKeys = new Map(hashKeys);
   }
 
   /** Gives a hash key for a flag that has none yet. */
   offerHashKey(flagKey: string, hashKey: string): void {
     if (this.#hashKeys.has(flagKey)) return;
+    if (this.#hashKeys === NO_HASH_KEYS) this.#hashKeys = new Map();
+    if (this.#newHashKeys === NO_HASH_KEYS) this.#newHashKeys = new Map();
     this.#hashKeys.set(flagKey, hashKey);
-    this.newHashKeys.set(flagKey, hashKey);
+    this.#newHashKeys.set(flagKey, hashKey);
   }
 
   /** Ids and hash keys of a person who becomes part of this one. */
   takeOver(other: LedgerPerson): void {
-    this.newDistinctIds.push(...other.newDistinctIds.splice(0));
+    this.#newDistinctIds.push(...other.#newDistinctIds.splice(0));
     for (const [flagKey, hashKey] of other.#hashKeys) this.offerHashKey(flagKey, hashKey);
     other.mergedInto = this;
   }
@@ -100,15 +127,19 @@ export interface LedgerGroup {
   isChanged: boolean;
 }
 
+/** What most events end with. */
+const NO_WARNINGS: readonly PersonWarning[] = Object.freeze([]);
+
 /**
  * The persons and groups of one project while a run of events is applied to them. Everything that
- * the events touch and that is stored must be admitted before; what changed is read off afterwards.
+ * the events touch and that is stored must be found or admitted; what changed is read off afterwards.
  */
 export class PersonLedger {
   readonly #uuidOf: (distinctId: string) => string;
+  readonly #findStored: (distinctId: string) => LedgerPerson | undefined;
   readonly #continuityFlagKeys: readonly string[];
-  readonly #byDistinctId = new Map<string, LedgerPerson>();
-  readonly #persons: LedgerPerson[] = [];
+  readonly #attached = new Map<string, LedgerPerson>();
+  readonly #touched: LedgerPerson[] = [];
   readonly #groupTypes = new Map<string, number>();
   readonly #newGroupTypes: { index: number; name: string }[] = [];
   readonly #groups = new Map<string, LedgerGroup>();
@@ -116,37 +147,25 @@ export class PersonLedger {
   constructor(options: {
     /** UUID of the person first seen under an id; the same for the same id, always. */
     readonly uuidOf: (distinctId: string) => string;
+    /** Who had an id before the events: always the same person for the same row. */
+    readonly findStored: (distinctId: string) => LedgerPerson | undefined;
     /** Keys of the flags that keep their answer across identification. */
     readonly continuityFlagKeys: readonly string[];
     readonly groupTypes: readonly { readonly index: number; readonly name: string }[];
   }) {
     this.#uuidOf = options.uuidOf;
+    this.#findStored = options.findStored;
     this.#continuityFlagKeys = options.continuityFlagKeys;
     for (const { index, name } of options.groupTypes) this.#groupTypes.set(name, index);
-  }
-
-  admitPerson(stored: StoredPerson): LedgerPerson {
-    const person = new LedgerPerson(stored, stored.uuid, stored.createdAt);
-    this.#persons.push(person);
-    return person;
-  }
-
-  admitDistinctId(distinctId: string, person: LedgerPerson): void {
-    this.#byDistinctId.set(distinctId, person);
   }
 
   admitGroup(group: Omit<LedgerGroup, "isChanged">): void {
     this.#groups.set(groupName(group.typeIndex, group.key), { ...group, isChanged: false });
   }
 
-  /** Everybody admitted or created, those merged away included, in order of appearance. */
-  get persons(): readonly LedgerPerson[] {
-    return this.#persons;
-  }
-
-  /** Every id that somebody has, with who has it after all merges. */
-  *distinctIds(): Generator<readonly [distinctId: string, person: LedgerPerson]> {
-    for (const [distinctId, person] of this.#byDistinctId) yield [distinctId, person.survivor];
+  /** Everybody created or changed, those merged away included, in order of appearance. */
+  get touched(): readonly LedgerPerson[] {
+    return this.#touched;
   }
 
   get newGroupTypes(): readonly { readonly index: number; readonly name: string }[] {
@@ -164,13 +183,19 @@ export class PersonLedger {
 
   /** Applies one event's update. */
   apply(event: CapturedEvent, update: PersonUpdate): AppliedEvent {
-    const warnings = [...update.warnings];
     const atMs = effectiveTimeMs(event);
-    for (const name of update.groupTypes) {
-      if (this.#groupTypeIndex(name) === undefined) warnings.push("group_type_limit_reached");
+    let { warnings } = update;
+    let merged: AppliedEvent["merged"] = null;
+    if (update.link || update.group || update.groupTypes.length > 0) {
+      const more = [...warnings];
+      for (const name of update.groupTypes) {
+        if (this.#groupTypeIndex(name) === undefined) more.push("group_type_limit_reached");
+      }
+      if (update.group) this.#applyToGroup(update.group, atMs, more);
+      if (update.link) merged = this.#link(update.distinctId, update.link, atMs, more);
+      warnings = more;
     }
-    if (update.group) this.#applyToGroup(update.group, atMs, warnings);
-    const merged = update.link ? this.#link(update.distinctId, update.link, atMs, warnings) : null;
+    if (warnings.length === 0) warnings = NO_WARNINGS;
     if (!update.keepsPerson) {
       return { personId: this.personId(update.distinctId), merged, warnings };
     }
@@ -178,30 +203,40 @@ export class PersonLedger {
     const { changes } = update;
     if (asksForAnything(changes)) {
       const outcome = person.sheet.apply(changes, atMs);
-      if (outcome === "changed") person.isChanged = true;
-      if (outcome === "too-long") warnings.push("person_properties_size_violation");
+      if (outcome === "changed") this.#change(person);
+      if (outcome === "too-long") warnings = [...warnings, "person_properties_size_violation"];
     }
     return { personId: person.uuid, merged, warnings };
   }
 
   #find(distinctId: string): LedgerPerson | undefined {
-    const person = this.#byDistinctId.get(distinctId);
-    if (!person?.mergedInto) return person;
-    const { survivor } = person;
-    this.#byDistinctId.set(distinctId, survivor);
-    return survivor;
+    const person =
+      (this.#attached.size > 0 ? this.#attached.get(distinctId) : undefined) ??
+      this.#findStored(distinctId);
+    return person?.mergedInto ? person.survivor : person;
+  }
+
+  #touch(person: LedgerPerson): void {
+    if (person.isTouched) return;
+    person.isTouched = true;
+    this.#touched.push(person);
+  }
+
+  #change(person: LedgerPerson): void {
+    person.isChanged = true;
+    this.#touch(person);
   }
 
   #create(distinctId: string, atMs: number): LedgerPerson {
     const person = new LedgerPerson(null, this.#uuidOf(distinctId), new Date(atMs));
-    this.#persons.push(person);
     this.#attach(distinctId, person);
     return person;
   }
 
   #attach(distinctId: string, person: LedgerPerson): void {
-    person.newDistinctIds.push(distinctId);
-    this.#byDistinctId.set(distinctId, person);
+    person.attach(distinctId);
+    this.#attached.set(distinctId, person);
+    this.#touch(person);
   }
 
   #link(
@@ -228,6 +263,7 @@ export class PersonLedger {
       from = this.#uuidOf(newId);
       this.#attach(newId, survivor);
     }
+    this.#touch(survivor);
     if (!survivor.isIdentified) {
       survivor.isIdentified = true;
       survivor.isChanged = true;
@@ -240,8 +276,12 @@ export class PersonLedger {
   #merge(other: LedgerPerson, survivor: LedgerPerson, warnings: PersonWarning[]): void {
     const outcome = survivor.sheet.absorb(other.sheet);
     if (outcome === "too-long") warnings.push("person_properties_size_violation");
-    if (other.createdAt < survivor.createdAt) survivor.createdAt = other.createdAt;
-    survivor.isChanged = true;
+    if (other.createdAt < survivor.createdAt) {
+      survivor.createdAt = other.createdAt;
+      survivor.hasNewCreation = true;
+    }
+    this.#touch(other);
+    this.#change(survivor);
     survivor.takeOver(other);
   }
 

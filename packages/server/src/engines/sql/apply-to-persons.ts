@@ -1,110 +1,146 @@
 import type { LoggedEvent } from "@hedgerow/core/events/event";
 import {
-  type LedgerPerson,
+  LedgerPerson,
   PersonLedger,
   type StoredPerson,
 } from "@hedgerow/core/persons/person-ledger";
-import type { PersonUpdate } from "@hedgerow/core/persons/person-update";
+import type { GroupUpdate, PersonUpdate } from "@hedgerow/core/persons/person-update";
 import { PropertySheet, type StoredProperties } from "@hedgerow/core/persons/property-sheet";
 import type { Selectable, Transaction } from "kysely";
 import type { PersonOutcome } from "../../persons/person-store.ts";
 import { personUuid } from "../../persons/person-uuid.ts";
 import { decodeBoolean, decodeInstant, decodeJson } from "./codec.ts";
 import type { HeldPersons } from "./held-persons.ts";
-import { inTurns } from "./in-turns.ts";
-import { lockForEvents, PERSONS_CONSUMER } from "./person-lock.ts";
+import { inTurns, startTurns } from "./in-turns.ts";
+import { lockForRun, PERSONS_CONSUMER } from "./person-lock.ts";
 import type { PersonStatements } from "./person-statements.ts";
 import { releasesOf } from "./released-ids.ts";
 import { type LedgerChanges, type Merge, savePersonLedger } from "./save-person-ledger.ts";
 import type { Schema } from "./schema.ts";
 
-interface Entry {
-  readonly entry: LoggedEvent;
-  readonly update: PersonUpdate;
+/** The events of one project in a run. */
+interface ProjectRun {
+  readonly projectId: number;
+  /** Ids of whom nobody is held. */
+  readonly unknownIds: Set<string>;
+  readonly linkedIds: Set<string>;
+  mentionsGroupTypes: boolean;
+  readonly groups: GroupUpdate[];
+  readonly merges: Merge[];
+  /** `undefined` where the project does not exist any more. */
+  ledger: PersonLedger | undefined;
+}
+
+interface ApplyContext {
+  /** By project, of those whose persons are linked. */
+  readonly continuityFlagKeys: ReadonlyMap<number, readonly string[]>;
+  readonly held: HeldPersons;
+  readonly statements: PersonStatements;
 }
 
 /**
  * Applies a run of events within a transaction: loads everybody they touch, lets the ledger decide,
  * saves what changed and the position. Entries at or below the stored position only read.
+ * @param updates of each entry, at the same places
  */
 export async function applyToPersons(
   transaction: Transaction<Schema>,
-  entries: readonly Entry[],
-  {
-    continuityFlagKeys,
-    held,
-    statements,
-  }: {
-    /** By project, of those whose persons are linked. */
-    readonly continuityFlagKeys: ReadonlyMap<number, readonly string[]>;
-    readonly held: HeldPersons;
-    readonly statements: PersonStatements;
-  },
+  { entries, updates }: { entries: readonly LoggedEvent[]; updates: readonly PersonUpdate[] },
+  context: ApplyContext,
 ): Promise<{ outcomes: readonly PersonOutcome[]; changes: readonly LedgerChanges[] }> {
-  const version = await lockForEvents(transaction);
+  const { held, statements } = context;
+  const version = await lockForRun(transaction, statements);
   const { position } = version;
   held.begin(version);
-  const byProject = new Map<number, Entry[]>();
-  for (const one of entries) {
-    const { projectId } = one.entry.event;
-    const others = byProject.get(projectId);
-    if (others) others.push(one);
-    else byProject.set(projectId, [one]);
+  const turns = startTurns();
+  const runs = new Map<number, ProjectRun>();
+  const repeated: number[] = [];
+  for (const [at, entry] of entries.entries()) {
+    if (turns.isOver()) await turns.next();
+    const { projectId } = entry.event;
+    let run = runs.get(projectId);
+    if (!run) {
+      run = newProjectRun(projectId);
+      runs.set(projectId, run);
+    }
+    const isFresh = entry.position > position;
+    if (!isFresh) repeated.push(entry.position);
+    noteNeeds(run, { update: updates[at] as PersonUpdate, isFresh, held });
   }
-  const projectIds = await knownProjects(transaction, [...byProject.keys()], statements);
-  const earlierMerges = await mergesOf(
-    transaction,
-    entries.flatMap(({ entry }) => (entry.position <= position ? entry.position : [])),
-  );
-  const outcomes = new Map<number, PersonOutcome>();
-  const changes: LedgerChanges[] = [];
-  for (const [projectId, all] of byProject) {
-    if (!projectIds.has(projectId)) {
-      for (const one of all) outcomes.set(one.entry.position, withoutProject(one));
+  const earlierMerges = await mergesOf(transaction, repeated);
+  const projectIds = await knownProjects(transaction, [...runs.keys()], statements);
+  for (const run of runs.values()) {
+    if (projectIds.has(run.projectId)) run.ledger = await loadLedger(transaction, run, context);
+  }
+  const outcomes: PersonOutcome[] = [];
+  for (const [at, entry] of entries.entries()) {
+    if (turns.isOver()) await turns.next();
+    const update = updates[at] as PersonUpdate;
+    const run = runs.get(entry.event.projectId);
+    if (!run?.ledger) {
+      outcomes.push(withoutProject(entry, update));
       continue;
     }
-    const fresh = all.filter(({ entry }) => entry.position > position);
-    const ledger = await loadLedger(transaction, projectId, {
-      all,
-      fresh,
-      continuityFlagKeys: continuityFlagKeys.get(projectId) ?? [],
-      held,
-      statements,
-    });
-    const merges: Merge[] = [];
-    for await (const some of inTurns(all)) {
-      for (const { entry, update } of some) {
-        if (entry.position > position) {
-          const applied = ledger.apply(entry.event, update);
-          outcomes.set(entry.position, { position: entry.position, ...applied });
-          if (applied.merged) merges.push({ position: entry.position, ...applied.merged });
-        } else {
-          outcomes.set(entry.position, {
-            position: entry.position,
-            personId: ledger.personId(update.distinctId),
-            merged: earlierMerges.get(entry.position) ?? null,
-            warnings: [],
-          });
-        }
-      }
+    const { ledger, merges } = run;
+    if (entry.position > position) {
+      const { personId, merged, warnings } = ledger.apply(entry.event, update);
+      outcomes.push({ position: entry.position, personId, merged, warnings });
+      if (merged) merges.push({ position: entry.position, ...merged });
+    } else {
+      outcomes.push({
+        position: entry.position,
+        personId: ledger.personId(update.distinctId),
+        merged: earlierMerges.get(entry.position) ?? null,
+        warnings: [],
+      });
     }
+  }
+  const changes: LedgerChanges[] = [];
+  for (const { projectId, ledger, merges } of runs.values()) {
+    if (!ledger) continue;
     changes.push(
       await savePersonLedger(transaction, projectId, { ledger, merges, held, statements }),
     );
   }
-  const end = Math.max(position, entries.at(-1)?.entry.position ?? 0);
+  const end = Math.max(position, entries.at(-1)?.position ?? 0);
   if (end > position) {
     await statements.movePosition(transaction, [{ name: PERSONS_CONSUMER, position: end }]);
   }
   held.finish({ ...version, position: end });
+  return { outcomes, changes };
+}
+
+function newProjectRun(projectId: number): ProjectRun {
   return {
-    outcomes: entries.flatMap(({ entry }) => outcomes.get(entry.position) ?? []),
-    changes,
+    projectId,
+    unknownIds: new Set(),
+    linkedIds: new Set(),
+    mentionsGroupTypes: false,
+    groups: [],
+    merges: [],
+    ledger: undefined,
   };
 }
 
+/** Notes what an event needs to be loaded. */
+function noteNeeds(
+  run: ProjectRun,
+  { update, isFresh, held }: { update: PersonUpdate; isFresh: boolean; held: HeldPersons },
+): void {
+  const { projectId, unknownIds, linkedIds } = run;
+  const { distinctId, link } = update;
+  if (!held.find(projectId, distinctId)) unknownIds.add(distinctId);
+  if (link) {
+    if (!held.find(projectId, link.otherId)) unknownIds.add(link.otherId);
+    linkedIds.add(link.otherId).add(distinctId);
+  }
+  if (!isFresh) return;
+  if (update.groupTypes.length > 0) run.mentionsGroupTypes = true;
+  if (update.group) run.groups.push(update.group);
+}
+
 /** Events of a project that is gone change nothing, and must not hold up the others. */
-function withoutProject({ entry, update }: Entry): PersonOutcome {
+function withoutProject(entry: LoggedEvent, update: PersonUpdate): PersonOutcome {
   return {
     position: entry.position,
     personId: personUuid(entry.event.projectId, update.distinctId),
@@ -148,115 +184,69 @@ async function mergesOf(
   return merges;
 }
 
-/** A ledger with everything stored that the events may touch. */
+/** A ledger for which everything stored is held or admitted that the events may touch. */
 async function loadLedger(
   transaction: Transaction<Schema>,
-  projectId: number,
-  {
-    all,
-    fresh,
-    continuityFlagKeys,
-    held,
-    statements,
-  }: {
-    all: readonly Entry[];
-    fresh: readonly Entry[];
-    continuityFlagKeys: readonly string[];
-    held: HeldPersons;
-    statements: PersonStatements;
-  },
+  { projectId, unknownIds, linkedIds, mentionsGroupTypes, groups }: ProjectRun,
+  { continuityFlagKeys, held, statements }: ApplyContext,
 ): Promise<PersonLedger> {
-  const groupTypes = fresh.some(({ update }) => update.groupTypes.length > 0)
+  const groupTypes = mentionsGroupTypes
     ? await transaction
         .selectFrom("group_types")
         .select(["index", "name"])
         .where("project_id", "=", projectId)
         .execute()
     : [];
-  let releases: ReadonlyMap<string, number> = new Map();
+  const nobodys = await holdPersons(transaction, projectId, { unknownIds, held, statements });
+  const releases = await releasesOf(transaction, projectId, nobodys);
+  const findStored = (distinctId: string) => held.find(projectId, distinctId);
   const ledger = new PersonLedger({
     uuidOf: (distinctId) => personUuid(projectId, distinctId, releases.get(distinctId)),
-    continuityFlagKeys,
+    findStored,
+    continuityFlagKeys: continuityFlagKeys.get(projectId) ?? [],
     groupTypes,
   });
-  const distinctIds = new Set<string>();
-  const linkedIds = new Set<string>();
-  for (const { update } of all) {
-    distinctIds.add(update.distinctId);
-    if (!update.link) continue;
-    distinctIds.add(update.link.otherId);
-    linkedIds.add(update.link.otherId).add(update.distinctId);
-  }
-  const persons = await admitPersons(transaction, projectId, {
-    ledger,
-    distinctIds,
-    held,
-    statements,
-  });
-  releases = await releasesOf(
-    transaction,
-    projectId,
-    [...distinctIds].filter((distinctId) => !persons.has(distinctId)),
-  );
   const linked = new Map<number, LedgerPerson>();
   for (const distinctId of linkedIds) {
-    const person = persons.get(distinctId);
-    if (person?.stored) linked.set(person.stored.id, person);
+    const person = findStored(distinctId);
+    if (person && person.row !== null) linked.set(person.row, person);
   }
   await admitHashKeys(transaction, linked);
+  if (groups.length === 0) return ledger;
   for (const { index, name } of groupTypes) {
-    const keys = new Set(
-      fresh.flatMap(({ update }) => (update.group?.type === name ? update.group.key : [])),
-    );
+    const keys = new Set(groups.flatMap(({ type, key }) => (type === name ? key : [])));
     await admitGroups(transaction, projectId, { ledger, typeIndex: index, keys });
   }
   return ledger;
 }
 
-/** Admits the persons of the ids; returns them by id. */
-async function admitPersons(
+/** Reads who has some ids, and holds them; returns the ids nobody has. */
+async function holdPersons(
   transaction: Transaction<Schema>,
   projectId: number,
   {
-    ledger,
-    distinctIds,
+    unknownIds,
     held,
     statements,
   }: {
-    ledger: PersonLedger;
-    distinctIds: ReadonlySet<string>;
+    unknownIds: ReadonlySet<string>;
     held: HeldPersons;
     statements: PersonStatements;
   },
-): Promise<ReadonlyMap<string, LedgerPerson>> {
-  const persons = new Map<number, LedgerPerson>();
-  const byDistinctId = new Map<string, LedgerPerson>();
-  const admit = (distinctId: string, id: number, stored: () => StoredPerson) => {
-    let person = persons.get(id);
-    if (!person) {
-      person = ledger.admitPerson(stored());
-      persons.set(id, person);
-    }
-    ledger.admitDistinctId(distinctId, person);
-    byDistinctId.set(distinctId, person);
-  };
-  const unknown: string[] = [];
-  for (const distinctId of distinctIds) {
-    const known = held.find(projectId, distinctId);
-    if (known) admit(distinctId, known.id, () => known);
-    else unknown.push(distinctId);
-  }
-  for await (const some of inTurns(unknown)) {
+): Promise<readonly string[]> {
+  if (unknownIds.size === 0) return [];
+  const nobodys = new Set(unknownIds);
+  for await (const some of inTurns([...unknownIds])) {
     const rows = await statements.findPersons(
       transaction,
       some.map((distinctId) => ({ project_id: projectId, distinct_id: distinctId })),
     );
     for (const row of rows) {
-      const stored = () => held.byId(row.id) ?? decodePerson(row);
-      admit(row.distinct_id, row.id, stored);
+      held.keep(projectId, row.distinct_id, held.byRow(row.id) ?? decodePerson(row));
+      nobodys.delete(row.distinct_id);
     }
   }
-  return byDistinctId;
+  return [...nobodys];
 }
 
 function decodePerson(
@@ -264,29 +254,37 @@ function decodePerson(
     Selectable<Schema["persons"]>,
     "id" | "uuid" | "properties" | "property_times" | "created_at" | "is_identified"
   >,
-): StoredPerson {
-  return {
+): LedgerPerson {
+  const createdAt = decodeInstant(row.created_at);
+  const stored: StoredPerson = {
     id: row.id,
     uuid: row.uuid,
-    createdAt: decodeInstant(row.created_at),
+    createdAt,
     isIdentified: decodeBoolean(row.is_identified),
     readProperties: () => decodeSheet(row),
     textLength: row.properties.length,
   };
+  return new LedgerPerson(stored, row.uuid, createdAt);
 }
 
 async function admitHashKeys(
   transaction: Transaction<Schema>,
   persons: ReadonlyMap<number, LedgerPerson>,
 ): Promise<void> {
+  if (persons.size === 0) return;
+  const hashKeys = new Map<number, Map<string, string>>();
   for await (const some of inTurns([...persons.keys()])) {
     const rows = await transaction
       .selectFrom("flag_hash_key_overrides")
       .selectAll()
       .where("person_id", "in", some)
       .execute();
-    for (const row of rows) persons.get(row.person_id)?.admitHashKey(row.flag_key, row.hash_key);
+    for (const row of rows) {
+      const ofPerson = hashKeys.get(row.person_id) ?? new Map<string, string>();
+      hashKeys.set(row.person_id, ofPerson.set(row.flag_key, row.hash_key));
+    }
   }
+  for (const [row, person] of persons) person.admitHashKeys(hashKeys.get(row) ?? new Map());
 }
 
 async function admitGroups(

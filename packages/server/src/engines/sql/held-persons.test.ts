@@ -1,3 +1,4 @@
+import { LedgerPerson } from "@hedgerow/core/persons/person-ledger";
 import { expect, it } from "vitest";
 import { sampleEvent } from "../../events/event-log.contract.ts";
 import { HeldPersons } from "./held-persons.ts";
@@ -5,29 +6,25 @@ import { createPersonStore } from "./person-store.ts";
 import { projectsAndUsers } from "./projects-and-users.setup.ts";
 import { describeEachSqlEngine } from "./sql-engines.contract.ts";
 
-const person = (id: number, textLength = 10) => ({
-  id,
-  uuid: `uuid-${id}`,
-  createdAt: new Date(0),
-  isIdentified: false,
-  textLength,
-  readProperties: () => {
+const person = (id: number, textLength = 10) => {
+  const createdAt = new Date(0);
+  const readProperties = () => {
     throw new Error("nobody reads them");
-  },
-});
+  };
+  const stored = { id, uuid: `uuid-${id}`, createdAt, isIdentified: false, textLength };
+  return new LedgerPerson({ ...stored, readProperties }, stored.uuid, createdAt);
+};
 
 it("[PE-30] held persons are forgotten when anybody else changed persons, or applying them failed", () => {
   const held = new HeldPersons();
-  const keep = () => {
-    held.keep(person(1));
-    held.keepId(5, "a", 1);
-  };
+  const keep = () => held.keep(5, "a", person(1));
   const isHeld = () => held.find(5, "a") !== undefined;
   held.begin({ position: 0, changes: 0 });
   keep();
   held.finish({ position: 10, changes: 0 });
   held.begin({ position: 10, changes: 0 });
   expect(isHeld()).toBe(true);
+  expect(held.find(6, "a")).toBeUndefined();
   // No `finish`: the transaction failed.
   held.begin({ position: 10, changes: 0 });
   expect(isHeld()).toBe(false);
@@ -42,16 +39,63 @@ it("[PE-30] held persons are forgotten when anybody else changed persons, or app
   }
 });
 
-it("[PE-30] held persons are bounded by number and size", () => {
+it("[PE-30] held persons are bounded by number and size, those used lately stay", () => {
   const held = new HeldPersons();
-  for (let id = 0; id < 9000; id++) held.keep(person(id));
-  expect(held.byId(0)).toBeUndefined();
-  expect(held.byId(8999)).toBeDefined();
-  held.keep(person(1, 64_001));
-  expect(held.byId(1)).toBeUndefined();
-  for (let id = 10_000; id < 10_400; id++) held.keep(person(id, 64_000));
-  expect(held.byId(10_000)).toBeUndefined();
-  expect(held.byId(10_399)).toBeDefined();
+  const version = { position: 0, changes: 0 };
+  const run = (work: () => void) => {
+    held.begin(version);
+    work();
+    held.finish(version);
+  };
+  const fill = (first: number, textLength?: number) => {
+    for (let id = first; id < first + 9000; id += 500) {
+      run(() => {
+        for (let next = id; next < id + 500; next++)
+          held.keep(5, `${next}`, person(next, textLength));
+        expect(held.find(5, "used")?.row).toBe(1_000_000);
+      });
+    }
+  };
+  run(() => held.keep(5, "used", person(1_000_000)));
+  fill(0);
+  run(() => {
+    expect(held.find(5, "0")).toBeUndefined();
+    expect(held.byRow(0)).toBeUndefined();
+    expect(held.find(5, "8999")?.row).toBe(8999);
+    held.keep(5, "long", person(1, 64_001));
+    // To the end of the run, as it may be needed again.
+    expect(held.find(5, "long")).toBeDefined();
+  });
+  run(() => expect(held.find(5, "long")).toBeUndefined());
+  fill(20_000, 30_000);
+  run(() => {
+    const left = Array.from({ length: 9000 }, (_, at) => held.find(5, `${20_000 + at}`));
+    expect(left.filter((one) => one !== undefined).length).toBeLessThanOrEqual(1100);
+    expect(left.at(-1)).toBeDefined();
+  });
+});
+
+it("[PE-30] a held person is the same one under each of its ids, until it is gone", () => {
+  const held = new HeldPersons();
+  const version = { position: 0, changes: 0 };
+  const ada = person(1);
+  held.keep(5, "a", ada);
+  held.finish(version);
+  // Many others come and go, and only one of the ids is used.
+  for (let first = 2; first < 20_000; first += 1000) {
+    held.begin(version);
+    for (let id = first; id < first + 1000; id++) held.keep(5, `other ${id}`, person(id));
+    expect(held.find(5, "a")).toBe(ada);
+    expect(held.byRow(1)).toBe(ada);
+    held.finish(version);
+  }
+  held.begin(version);
+  held.keep(5, "b", held.byRow(1) ?? person(1));
+  expect(held.find(5, "b")).toBe(ada);
+  held.drop(1);
+  expect(held.find(5, "a")).toBeUndefined();
+  expect(held.find(5, "b")).toBeUndefined();
+  expect(held.byRow(1)).toBeUndefined();
 });
 
 describeEachSqlEngine("persons that two processes apply events to", (open) => {

@@ -1,4 +1,4 @@
-import type { StoredPerson } from "@hedgerow/core/persons/person-ledger";
+import type { LedgerPerson } from "@hedgerow/core/persons/person-ledger";
 
 /** What the database said when persons were held: nobody changed any while it says the same. */
 export interface PersonsVersion {
@@ -8,22 +8,25 @@ export interface PersonsVersion {
   readonly changes: number;
 }
 
-const MAX_IDS = 16_000;
-const MAX_PERSONS = 8000;
-/** Together, in characters of JSON; a single one longer than the second is never kept. */
-const MAX_TEXT_LENGTH = 16_000_000;
+/** Of each of two generations. */
+const MAX_IDS = 8000;
+const MAX_PERSONS = 4000;
+/** The same, together, in characters of JSON; a single one longer than the second is never kept. */
+const MAX_TEXT_LENGTH = 8_000_000;
 const MAX_PERSON_TEXT_LENGTH = 64_000;
 
 /**
  * Persons as the events applied last left them, so that the next events need not read them again.
  * Good only inside a transaction that holds the lock of persons, and after `begin` was told what the
- * database says there.
+ * database says there. Each stored person is here once at most, under whichever of its ids.
  */
 export class HeldPersons {
-  // Both in order of use, the longest unused first.
-  readonly #personIds = new Map<string, number>();
-  readonly #persons = new Map<number, StoredPerson>();
-  #textLength = 0;
+  // What is used moves to the young generation. Once that is full it becomes the old one, which is
+  // forgotten: nothing has to be kept in order of use.
+  #young = newGeneration();
+  #old = newGeneration();
+  /** What grew too long to be kept. */
+  #tooLong: Held[] = [];
   #version: PersonsVersion | null = null;
 
   /**
@@ -34,53 +37,112 @@ export class HeldPersons {
     const held = this.#version;
     this.#version = null;
     if (held?.position === position && held.changes === changes) return;
-    this.#personIds.clear();
-    this.#persons.clear();
-    this.#textLength = 0;
+    this.#young = newGeneration();
+    this.#old = newGeneration();
+    this.#tooLong = [];
   }
 
-  /** What is held now is what the database has once the transaction is committed. */
+  /**
+   * What is held now is what the database has once the transaction is committed. Until here everybody
+   * who was found or kept since `begin` stays; now there may be too many.
+   */
   finish(version: PersonsVersion): void {
+    for (const held of this.#tooLong) this.#drop(held);
+    this.#tooLong = [];
+    const { idCount, persons, textLength } = this.#young;
+    if (idCount > MAX_IDS || persons.size > MAX_PERSONS || textLength > MAX_TEXT_LENGTH) {
+      this.#old = this.#young;
+      this.#young = newGeneration();
+    }
     this.#version = version;
   }
 
-  find(projectId: number, distinctId: string): StoredPerson | undefined {
-    const personId = this.#personIds.get(keyOf(projectId, distinctId));
-    return personId === undefined ? undefined : this.#persons.get(personId);
+  find(projectId: number, distinctId: string): LedgerPerson | undefined {
+    const known = this.#young.ids.get(projectId)?.get(distinctId);
+    if (known) return known.isDropped ? undefined : known.person;
+    const old = this.#old.ids.get(projectId)?.get(distinctId);
+    if (!old || old.isDropped) return undefined;
+    this.#keepId(projectId, distinctId, old);
+    return old.person;
   }
 
   /** By the person's row. */
-  byId(personId: number): StoredPerson | undefined {
-    return this.#persons.get(personId);
+  byRow(row: number): LedgerPerson | undefined {
+    return this.#heldUnder(row)?.person;
   }
 
-  keep(person: StoredPerson): void {
-    this.drop(person.id);
-    if (person.textLength > MAX_PERSON_TEXT_LENGTH) return;
-    this.#persons.set(person.id, person);
-    this.#textLength += person.textLength;
-    while (this.#persons.size > MAX_PERSONS || this.#textLength > MAX_TEXT_LENGTH) {
-      const [oldest] = this.#persons.keys();
-      if (oldest === undefined) return;
-      this.drop(oldest);
+  /** Keeps a stored person as the one to be found under an id. */
+  keep(projectId: number, distinctId: string, person: LedgerPerson): void {
+    if (person.row === null) throw new Error("a person is kept but not stored");
+    const held = this.#heldUnder(person.row) ?? { person, textLength: 0, isDropped: false };
+    this.#keepId(projectId, distinctId, held);
+  }
+
+  /** Tells that a person's properties changed. */
+  remeasure(person: LedgerPerson): void {
+    const held = person.row === null ? undefined : this.#young.persons.get(person.row);
+    if (held) this.#measure(held);
+  }
+
+  /** For who is not stored any more. */
+  drop(row: number): void {
+    const held = this.#heldUnder(row);
+    if (held) this.#drop(held);
+  }
+
+  #heldUnder(row: number): Held | undefined {
+    return this.#young.persons.get(row) ?? this.#old.persons.get(row);
+  }
+
+  #keepId(projectId: number, distinctId: string, held: Held): void {
+    const young = this.#young;
+    let ids = young.ids.get(projectId);
+    if (!ids) {
+      ids = new Map();
+      young.ids.set(projectId, ids);
     }
+    if (!ids.has(distinctId)) young.idCount++;
+    ids.set(distinctId, held);
+    const { row } = held.person;
+    if (row === null || young.persons.has(row)) return;
+    young.persons.set(row, held);
+    held.textLength = 0;
+    this.#measure(held);
   }
 
-  keepId(projectId: number, distinctId: string, personId: number): void {
-    const key = keyOf(projectId, distinctId);
-    this.#personIds.delete(key);
-    this.#personIds.set(key, personId);
-    if (this.#personIds.size <= MAX_IDS) return;
-    const [oldest] = this.#personIds.keys();
-    if (oldest !== undefined) this.#personIds.delete(oldest);
+  #measure(held: Held): void {
+    const { textLength } = held.person;
+    this.#young.textLength += textLength - held.textLength;
+    held.textLength = textLength;
+    if (textLength > MAX_PERSON_TEXT_LENGTH) this.#tooLong.push(held);
   }
 
-  drop(personId: number): void {
-    const person = this.#persons.get(personId);
-    if (!person) return;
-    this.#persons.delete(personId);
-    this.#textLength -= person.textLength;
+  #drop(held: Held): void {
+    held.isDropped = true;
+    const { row } = held.person;
+    if (row === null) return;
+    if (this.#young.persons.delete(row)) this.#young.textLength -= held.textLength;
+    this.#old.persons.delete(row);
   }
 }
 
-const keyOf = (projectId: number, distinctId: string) => `${projectId} ${distinctId}`;
+interface Held {
+  readonly person: LedgerPerson;
+  /** What it counts for in the young generation. */
+  textLength: number;
+  /** Ids that lead here lead nowhere then. */
+  isDropped: boolean;
+}
+
+interface Generation {
+  /** By project. */
+  readonly ids: Map<number, Map<string, Held>>;
+  idCount: number;
+  /** By row: everybody whom an id of the same generation leads to. */
+  readonly persons: Map<number, Held>;
+  textLength: number;
+}
+
+function newGeneration(): Generation {
+  return { ids: new Map(), idCount: 0, persons: new Map(), textLength: 0 };
+}

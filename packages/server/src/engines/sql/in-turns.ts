@@ -20,3 +20,22 @@ export async function* inTurns<Item>(
     yield items.slice(start, start + itemsPerTurn);
   }
 }
+
+/**
+ * The same for a loop of its own over what takes microseconds each: ask after each item whether the
+ * turn is over, and await the next one then.
+ */
+export function startTurns(): { isOver(): boolean; next(): Promise<void> } {
+  let startedAt = performance.now();
+  let items = 0;
+  return {
+    isOver() {
+      items++;
+      return items % ITEMS_PER_TURN === 0 && performance.now() - startedAt > TURN_MS;
+    },
+    async next() {
+      await new Promise<void>((resolve) => setImmediate(resolve));
+      startedAt = performance.now();
+    },
+  };
+}

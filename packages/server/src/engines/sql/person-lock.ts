@@ -1,5 +1,6 @@
 import type { Kysely, Transaction } from "kysely";
 import type { PersonsVersion } from "./held-persons.ts";
+import type { PersonStatements } from "./person-statements.ts";
 import type { Schema } from "./schema.ts";
 
 /** The consumer of the event log whose effects are persons and groups. */
@@ -36,6 +37,16 @@ export async function lockForEvents(transaction: Transaction<Schema>): Promise<P
     .where("name", "=", OTHER_CHANGES)
     .executeTakeFirst();
   return { position, changes: changes?.position ?? 0 };
+}
+
+/** {@link lockForEvents} for nearly every run of events: with statements that are built once. */
+export async function lockForRun(
+  transaction: Transaction<Schema>,
+  statements: PersonStatements,
+): Promise<PersonsVersion> {
+  const [lock] = await statements.takeLock(transaction, [{ name: PERSONS_CONSUMER, position: 0 }]);
+  const [changes] = await statements.findPosition(transaction, [{ name: OTHER_CHANGES }]);
+  return { position: lock?.position ?? 0, changes: changes?.position ?? 0 };
 }
 
 /** Log position up to which events are applied; 0 at first. */

@@ -75,6 +75,20 @@ export function createPersonStatements() {
           rows.map((row) => row.id),
         ),
     ),
+    takeLock: prepareRows(["name", "position"], (transaction, [row]) =>
+      transaction
+        .insertInto("consumer_positions")
+        .values(row)
+        .onConflict((conflict) =>
+          conflict
+            .column("name")
+            .doUpdateSet((eb) => ({ position: eb.ref("consumer_positions.position") })),
+        )
+        .returning("position"),
+    ),
+    findPosition: prepareRows(["name"], (transaction, [row]) =>
+      transaction.selectFrom("consumer_positions").select("position").where("name", "=", row.name),
+    ),
     movePosition: prepareRows(["name", "position"], (transaction, [row]) =>
       transaction
         .updateTable("consumer_positions")

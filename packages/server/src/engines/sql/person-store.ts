@@ -1,13 +1,13 @@
 import { cleanText } from "@hedgerow/core/events/clean-json";
 import type { StoredFacts } from "@hedgerow/core/flags/evaluation-request";
-import { personUpdateOf } from "@hedgerow/core/persons/person-update";
+import { type PersonUpdate, personUpdateOf } from "@hedgerow/core/persons/person-update";
 import type { Transaction } from "kysely";
 import type { PersonStore } from "../../persons/person-store.ts";
 import { applyToPersons } from "./apply-to-persons.ts";
 import { decodeBoolean, decodeInstant, decodeJson } from "./codec.ts";
 import { createPlainFacts, createRememberingFacts, type FactsReader } from "./facts-reader.ts";
 import { HeldPersons } from "./held-persons.ts";
-import { inTurns } from "./in-turns.ts";
+import { inTurns, startTurns } from "./in-turns.ts";
 import { asksForPerson } from "./person-facts.ts";
 import { lockPersons, personsPosition } from "./person-lock.ts";
 import { createPersonStatements } from "./person-statements.ts";
@@ -58,19 +58,20 @@ export function createPersonStore(
 
     async applyEvents(entries) {
       if (entries.length === 0) return [];
-      const updated: Parameters<typeof applyToPersons>[1][number][] = [];
-      for await (const some of inTurns(entries)) {
-        for (const entry of some) updated.push({ entry, update: personUpdateOf(entry.event) });
-      }
+      const updates: PersonUpdate[] = [];
       const continuityFlagKeys = new Map<number, readonly string[]>();
-      for (const { entry, update } of updated) {
-        const { projectId } = entry.event;
+      const turns = startTurns();
+      for (const { event } of entries) {
+        if (turns.isOver()) await turns.next();
+        const update = personUpdateOf(event);
+        updates.push(update);
+        const { projectId } = event;
         if (update.link === null || continuityFlagKeys.has(projectId)) continue;
         continuityFlagKeys.set(projectId, await options.continuityFlagKeys(projectId));
       }
       // The log has the events: what is lost of this with the machine is applied again.
       const { outcomes, changes } = await replayable((transaction) =>
-        applyToPersons(transaction, updated, { continuityFlagKeys, held, statements }),
+        applyToPersons(transaction, { entries, updates }, { continuityFlagKeys, held, statements }),
       );
       for (const change of changes) facts.forget(change);
       for (const { projectId, hasNewGroupTypes } of changes) {

@@ -41,63 +41,8 @@ export async function savePersonLedger(
     statements: PersonStatements;
   },
 ): Promise<LedgerChanges> {
-  const living = ledger.persons.filter((person) => person.mergedInto === null);
-  const ids = new Map<LedgerPerson, number>();
-  for (const person of living) if (person.stored) ids.set(person, person.stored.id);
-  const idOf = (person: LedgerPerson): number => {
-    const id = ids.get(person.survivor);
-    if (id === undefined) throw new Error("a person was applied but not stored");
-    return id;
-  };
-
-  const created = living.filter((person) => person.stored === null);
-  const byUuid = new Map(created.map((person) => [person.uuid, person]));
-  for await (const some of inTurns(created)) {
-    const rows = await statements.insertPersons(
-      transaction,
-      some.map((person) => encodePerson(projectId, person)),
-    );
-    for (const { id, uuid } of rows) {
-      const person = byUuid.get(uuid);
-      if (person) ids.set(person, id);
-    }
-  }
-  const changed = living.filter((person) => person.stored !== null && person.isChanged);
-  for (const [persons, update] of [
-    [changed.filter(hasSameCreation), statements.updatePersons],
-    [changed.filter((person) => !hasSameCreation(person)), statements.updatePersonsWithCreation],
-  ] as const) {
-    for await (const some of inTurns(persons)) {
-      await update(
-        transaction,
-        some.map((person) => ({ ...encodePerson(projectId, person), id: idOf(person) })),
-      );
-    }
-  }
-  const distinctIds = living.flatMap((person) =>
-    person.newDistinctIds.map((distinctId) => ({
-      project_id: projectId,
-      distinct_id: distinctId,
-      person_id: idOf(person),
-    })),
-  );
-  for await (const some of inTurns(distinctIds)) {
-    await statements.insertDistinctIds(transaction, some);
-  }
-  const moves = ledger.persons.flatMap((person) =>
-    person.stored && person.mergedInto ? { from: person.stored.id, into: idOf(person) } : [],
-  );
-  for await (const some of inTurns(moves)) await moveBelongings(transaction, some);
-  const hashKeys = living.flatMap((person) =>
-    [...person.newHashKeys].map(([flagKey, hashKey]) => ({
-      person_id: idOf(person),
-      flag_key: flagKey,
-      hash_key: hashKey,
-    })),
-  );
-  for await (const some of inTurns(hashKeys)) {
-    await transaction.insertInto("flag_hash_key_overrides").values(some).execute();
-  }
+  const { touched } = ledger;
+  if (touched.length > 0) await savePersons(transaction, projectId, { touched, statements });
   await saveGroups(transaction, projectId, ledger);
   for await (const some of inTurns(merges)) {
     await transaction
@@ -112,31 +57,88 @@ export async function savePersonLedger(
       )
       .execute();
   }
-  for (const person of ledger.persons) {
-    if (!person.mergedInto) held.keep(person.asStored(idOf(person)));
-    else if (person.stored) held.drop(person.stored.id);
-  }
-  for (const [distinctId, person] of ledger.distinctIds()) {
-    held.keepId(projectId, distinctId, idOf(person));
+  const personIds: number[] = [];
+  const distinctIds: string[] = [];
+  for (const person of touched) {
+    if (person.row !== null) personIds.push(person.row);
+    distinctIds.push(...person.newDistinctIds);
+    if (person.mergedInto) {
+      if (person.row !== null) held.drop(person.row);
+      continue;
+    }
+    for (const distinctId of person.newDistinctIds) held.keep(projectId, distinctId, person);
+    held.remeasure(person);
+    person.settle();
   }
   return {
     projectId,
-    personIds: ledger.persons.flatMap((person) =>
-      person.stored &&
-      (person.isChanged ||
-        person.mergedInto ||
-        person.newDistinctIds.length > 0 ||
-        person.newHashKeys.size > 0)
-        ? person.stored.id
-        : [],
-    ),
-    distinctIds: distinctIds.map((row) => row.distinct_id),
+    personIds,
+    distinctIds,
     hasNewGroupTypes: ledger.newGroupTypes.length > 0,
   };
 }
 
-function hasSameCreation({ stored, createdAt }: LedgerPerson): boolean {
-  return stored?.createdAt.getTime() === createdAt.getTime();
+async function savePersons(
+  transaction: Transaction<Schema>,
+  projectId: number,
+  { touched, statements }: { touched: readonly LedgerPerson[]; statements: PersonStatements },
+): Promise<void> {
+  const created: LedgerPerson[] = [];
+  const changed: LedgerPerson[] = [];
+  const changedWithCreation: LedgerPerson[] = [];
+  for (const person of touched) {
+    if (person.mergedInto) continue;
+    if (person.row === null) created.push(person);
+    else if (person.hasNewCreation) changedWithCreation.push(person);
+    else if (person.isChanged) changed.push(person);
+  }
+  for await (const some of inTurns(created)) {
+    const rows = await statements.insertPersons(
+      transaction,
+      some.map((person) => encodePerson(projectId, person)),
+    );
+    const ids = new Map(rows.map(({ id, uuid }) => [uuid, id]));
+    for (const person of some) person.row = ids.get(person.uuid) ?? null;
+  }
+  for (const [persons, update] of [
+    [changed, statements.updatePersons],
+    [changedWithCreation, statements.updatePersonsWithCreation],
+  ] as const) {
+    for await (const some of inTurns(persons)) {
+      await update(
+        transaction,
+        some.map((person) => ({ ...encodePerson(projectId, person), id: rowOf(person) })),
+      );
+    }
+  }
+  const distinctIds: Insertable<Schema["person_distinct_ids"]>[] = [];
+  const moves: { from: number; into: number }[] = [];
+  const hashKeys: Insertable<Schema["flag_hash_key_overrides"]>[] = [];
+  for (const person of touched) {
+    const row = rowOf(person.survivor);
+    if (person.mergedInto) {
+      if (person.row !== null) moves.push({ from: person.row, into: row });
+      continue;
+    }
+    for (const distinctId of person.newDistinctIds) {
+      distinctIds.push({ project_id: projectId, distinct_id: distinctId, person_id: row });
+    }
+    for (const [flagKey, hashKey] of person.newHashKeys) {
+      hashKeys.push({ person_id: row, flag_key: flagKey, hash_key: hashKey });
+    }
+  }
+  for await (const some of inTurns(distinctIds)) {
+    await statements.insertDistinctIds(transaction, some);
+  }
+  for await (const some of inTurns(moves)) await moveBelongings(transaction, some);
+  for await (const some of inTurns(hashKeys)) {
+    await transaction.insertInto("flag_hash_key_overrides").values(some).execute();
+  }
+}
+
+function rowOf({ row }: LedgerPerson): number {
+  if (row === null) throw new Error("a person was applied but not stored");
+  return row;
 }
 
 function encodePerson(projectId: number, person: LedgerPerson) {
