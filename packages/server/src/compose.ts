@@ -341,6 +341,10 @@ async function compose(
     accounts,
     accessLevel: config.pluginsAccess,
     onChanged: (projectId) => transformationsAtWork.changed(projectId),
+    atWork: {
+      tryStart: (projectId, id) => transformationsAtWork.tryStart(projectId, id),
+      startProblem: (projectId, id) => transformationsAtWork.startProblem(projectId, id),
+    },
     clock: now,
   });
   const transformations = createTransformations({

@@ -4,6 +4,7 @@ import { openGeoIp } from "../engines/mmdb-geoip/mmdb-geoip.ts";
 import { QuickJsSandbox } from "../engines/quickjs-sandbox/quickjs-sandbox.ts";
 import { createAccountStore } from "../engines/sql/account-store.ts";
 import { createActivityLog } from "../engines/sql/activity-log.ts";
+import { projectsAndUsers } from "../engines/sql/projects-and-users.setup.ts";
 import { createTransformationConfigStore } from "../engines/sql/transformation-config-store.ts";
 import {
   createTransformationJobs,
@@ -14,7 +15,8 @@ import { createTransformationStore } from "../engines/sql/transformation-store.t
 import { temporaryPipeline } from "../events/pipeline.setup.ts";
 import { compileSource } from "./compile-source.ts";
 import type { SandboxLimits, SourceFiles } from "./sandbox.ts";
-import { createTransformationConfigs } from "./transformation-configs.ts";
+import type { ConfigView } from "./transformation-config-store.ts";
+import { type ConfigChange, createTransformationConfigs } from "./transformation-configs.ts";
 import { type AtWorkDeps, startTransformations } from "./transformations-at-work.ts";
 
 /** A pipeline in which transformations are at work, on real engines. */
@@ -25,6 +27,7 @@ export async function transformationsPipeline(
     readonly isAllowed?: AtWorkDeps["isAllowed"];
     readonly clock?: () => Date;
     readonly maxJobs?: number;
+    readonly tryStartMs?: number;
     /** What is asked for configs to run, in the place of the store. */
     readonly configsOf?: (store: AtWorkDeps["configs"]) => AtWorkDeps["configs"];
   } = {},
@@ -46,6 +49,10 @@ export async function transformationsPipeline(
     accounts,
     accessLevel: "root",
     onChanged: (projectId) => work.changed(projectId),
+    atWork: {
+      tryStart: (projectId, id) => work.tryStart(projectId, id),
+      startProblem: (projectId, id) => work.startProblem(projectId, id),
+    },
     clock,
   });
   const observed = { out: 0, dropped: 0, failed: 0, disabled: 0 };
@@ -73,6 +80,8 @@ export async function transformationsPipeline(
       },
     },
     ...(options.limits && { limits: options.limits }),
+    // Slow machines start things slowly.
+    tryStartMs: options.tryStartMs ?? 60_000,
     ...(options.isAllowed && { isAllowed: options.isAllowed }),
     siteUrl: "https://hedgerow.test",
     recordDays: 30,
@@ -142,6 +151,13 @@ export async function transformationsPipeline(
       await work.changed(projectId);
       const { id } = view.config;
       return { id, transformationId: transformation.id, label: `${name} (${id})` };
+    },
+
+    /** Changes a config as its owners do. */
+    async change(projectId: number, id: number, change: ConfigChange): Promise<ConfigView> {
+      const { newUser } = await projectsAndUsers(database);
+      const of = { id: projectId } as Parameters<typeof configs.update>[0];
+      return configs.update(of, id, change, { put: [], removeKeys: [] }, await newUser());
     },
 
     /** Gives a transformation another source. */

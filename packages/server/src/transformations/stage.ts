@@ -1,6 +1,7 @@
 import { encodeJson } from "@hedgerow/core/exact-json";
 import type { JsonObject } from "@hedgerow/core/json";
 import { configFieldsOf, withDefaults } from "@hedgerow/core/transformations/config-schema";
+import type { ConfigProblem } from "@hedgerow/core/transformations/transformation";
 import type {
   CallOutcome,
   Instance,
@@ -33,6 +34,8 @@ export interface Stage extends ConfigRef {
   readonly suspicion: Suspicion;
   /** Milliseconds that an event takes, of late. */
   readonly pace: { ms: number };
+  /** Why it did not start when that was last tried; `null` where it did, or was not tried. */
+  readonly startProblem: ConfigProblem | null;
   /** Set once it is retired or taken out of work: nothing new is given to it. */
   readonly isOut: boolean;
   /** Set once it is taken out of work: not even what is under way is given to it. */
@@ -98,6 +101,7 @@ export function createStage(
   let running: Instance | undefined;
   let attempts = 0;
   let nextTryMs = 0;
+  let startProblem: ConfigProblem | null = null;
   const users = new Set<Promise<unknown>>();
 
   async function start(): Promise<Instance | StartFailure> {
@@ -114,10 +118,12 @@ export function createStage(
     });
     if (outcome.kind === "started") {
       attempts = 0;
+      startProblem = null;
       running = outcome.instance;
       return running;
     }
     const { wantsRetry = false } = outcome;
+    startProblem = { message: outcome.reason, at: new Date(nowMs()) };
     if (!wantsRetry) attempts++;
     nextTryMs = nowMs() + (START_PAUSES_MS[attempts - 1] ?? START_PAUSES_MS.at(-1) ?? 0);
     return { ...outcome, wantsRetry, attempts };
@@ -132,6 +138,7 @@ export function createStage(
       attempts++;
       nextTryMs = nowMs() + (START_PAUSES_MS.at(-1) ?? 0);
       const reason = error instanceof Error ? error.message : String(error);
+      startProblem = { message: reason, at: new Date(nowMs()) };
       return { kind: "failed", reason, isLimit: false, wantsRetry: false, attempts };
     });
     return starting;
@@ -153,6 +160,9 @@ export function createStage(
     ),
     suspicion: createSuspicion(nowMs),
     pace: { ms: 1 },
+    get startProblem() {
+      return startProblem;
+    },
     get isOut() {
       return isOut;
     },

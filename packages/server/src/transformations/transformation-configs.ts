@@ -6,7 +6,11 @@ import {
   configFieldsOf,
   validateConfig,
 } from "@hedgerow/core/transformations/config-schema";
-import type { Attachment, Transformation } from "@hedgerow/core/transformations/transformation";
+import type {
+  Attachment,
+  ConfigProblem,
+  Transformation,
+} from "@hedgerow/core/transformations/transformation";
 import type { AccountStore, Project } from "../accounts/account-store.ts";
 import type { ActivityDraft, FieldChange } from "../activity/activity-log.ts";
 import { changesBetween } from "../activity/describe-change.ts";
@@ -90,6 +94,7 @@ export function createTransformationConfigs({
   accounts,
   accessLevel,
   onChanged,
+  atWork,
   clock,
 }: {
   store: TransformationConfigStore;
@@ -98,6 +103,11 @@ export function createTransformationConfigs({
   accessLevel: AccessLevel;
   /** Told of a project in which something else runs now; the change is answered after that. */
   onChanged: (projectId: number) => Promise<void>;
+  /** Enabled configs as they run: they are started when they are enabled, and say what is wrong. */
+  atWork: {
+    tryStart(projectId: number, configId: number): Promise<void>;
+    startProblem(projectId: number, configId: number): ConfigProblem | null;
+  };
   clock: () => Date;
 }): TransformationConfigs {
   const mayConfigure = (): void => {
@@ -121,13 +131,29 @@ export function createTransformationConfigs({
     return found;
   };
 
+  /** A config with what is wrong with it now. */
+  const asItRuns = (view: ConfigView): ConfigView => {
+    const { id, projectId, enabled, problem } = view.config;
+    if (!enabled || problem) return view;
+    return { ...view, config: { ...view.config, problem: atWork.startProblem(projectId, id) } };
+  };
+
+  /** A config that was just changed, tried out where it is enabled. */
+  const tried = async (view: ConfigView): Promise<ConfigView> => {
+    const { id, projectId, enabled } = view.config;
+    await onChanged(projectId);
+    if (enabled) await atWork.tryStart(projectId, id);
+    return asItRuns(view);
+  };
+
   return {
     async list(project, query) {
       mayConfigure();
-      return store.list(project.id, query);
+      const { count, configs } = await store.list(project.id, query);
+      return { count, configs: configs.map(asItRuns) };
     },
 
-    config: known,
+    config: async (project, id) => asItRuns(await known(project, id)),
 
     async create(project, { transformationId, ...draft }, attachments, authorId) {
       mayConfigure();
@@ -159,8 +185,7 @@ export function createTransformationConfigs({
         write(authorId, attachments),
       );
       if (!made) throw unknownTransformation(transformationId);
-      await onChanged(project.id);
-      return made;
+      return tried(made);
     },
 
     async update(project, id, change, attachments, authorId) {
@@ -197,8 +222,7 @@ export function createTransformationConfigs({
         write(authorId, attachments),
       );
       if (!saved) throw new Refusal("not_found", "Not found.");
-      await onChanged(project.id);
-      return saved;
+      return tried(saved);
     },
 
     async rearrange(project, orders, authorId) {
@@ -206,7 +230,7 @@ export function createTransformationConfigs({
       await store.rearrange(project.id, orders, write(authorId));
       await onChanged(project.id);
       const { configs } = await store.list(project.id, ALL);
-      return configs.filter(({ config }) => config.enabled);
+      return configs.filter(({ config }) => config.enabled).map(asItRuns);
     },
 
     async attachment(project, id, key) {

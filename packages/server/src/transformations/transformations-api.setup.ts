@@ -108,6 +108,8 @@ export async function openTransformationsApi(accessLevel: AccessLevel = "root") 
     accounts,
     accessLevel,
     onChanged,
+    // Nothing runs here.
+    atWork: { tryStart: async () => {}, startProblem: () => null },
     clock: now,
   });
   const storedEvents: StoredEvent[] = [];

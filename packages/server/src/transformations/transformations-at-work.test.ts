@@ -4,6 +4,7 @@ import type { CapturedEvent } from "@hedgerow/core/events/event";
 import { v7 } from "uuid";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { transformationsPipeline } from "./at-work.setup.ts";
+import type { ConfigChange } from "./transformation-configs.ts";
 
 function eventOf(projectId: number, event: string): CapturedEvent {
   const at = new Date();
@@ -111,6 +112,38 @@ describe("beside the stream of events", () => {
     }
     expect(await run.jobs.due(NEVER, 10)).toMatchObject([{ name: "later", attempts: 0 }]);
     await run.jobs.finish((await run.jobs.due(NEVER, 1))[0]?.id ?? 0);
+  });
+
+  it("[TM-27] tells at once what is wrong with settings, and goes on when they are right", async () => {
+    const project = await run.newProject();
+    const { id } = await run.enable(
+      project,
+      "Picky",
+      `export function setupPlugin({ config, global }) {
+         if (config.key !== "right") throw new Error("401: the key " + config.key + " is wrong")
+         global.key = config.key
+       }
+       export function processEvent(event, { global }) { event.properties.key = global.key; return event }`,
+      { config: { key: "none" } },
+    );
+    const of = { id: project } as Parameters<typeof run.configs.list>[0];
+    const change = (fields: ConfigChange) => run.change(project, id, fields);
+    const wrong = await change({ config: { key: "wrong" } });
+    expect(wrong.config).toMatchObject({
+      enabled: true,
+      problem: { message: "It does not start: Error: 401: the key wrong is wrong" },
+    });
+    expect((await run.configs.config(of, id)).config.problem).toEqual(wrong.config.problem);
+    const listed = await run.configs.list(of, { transformationId: null, limit: 9, offset: 0 });
+    expect(listed.configs[0]?.config.problem).toEqual(wrong.config.problem);
+    expect((await change({ enabled: false })).config.problem).toBeNull();
+    expect((await change({ enabled: true })).config.problem?.message).toMatch(/key wrong/);
+    expect((await change({ config: { key: "right" } })).config).toMatchObject({
+      ...{ enabled: true, problem: null },
+    });
+    await pass(eventOf(project, "a"));
+    expect(await run.stored(project)).toMatchObject([{ properties: { key: "right" } }]);
+    expect((await run.lines(project, id)).filter((line) => /key wrong/.test(line))).toHaveLength(2);
   });
 
   it("[TP-51] runs tasks of a schedule once in each period", async () => {
@@ -337,5 +370,22 @@ describe("beside the stream of events", () => {
     await run.work.step.run([{ position: position ?? 0, event }], { isRepeated: false });
     expect(await run.counts(project, id)).toMatchObject({ eventsIn: 1 });
     expect(run.faults).toEqual([]);
+  });
+});
+
+describe("a config that is enabled", () => {
+  it("[TM-27] is not waited for long where it takes long to start", async () => {
+    const run = await transformationsPipeline({ tryStartMs: 100 });
+    const project = await run.newProject();
+    const { id } = await run.enable(
+      project,
+      "Slow",
+      `export async function setupPlugin() { await new Promise((done) => setTimeout(done, 5_000)) }
+       export function processEvent(event) { return event }`,
+    );
+    const view = await run.change(project, id, { config: { slow: "yes" } });
+    expect(view.config).toMatchObject({ enabled: true, problem: null });
+    await run.change(project, id, { enabled: false });
+    await run.close();
   });
 });

@@ -1,4 +1,5 @@
 import type { CapturedEvent } from "@hedgerow/core/events/event";
+import type { ConfigProblem } from "@hedgerow/core/transformations/transformation";
 import type { EventRow } from "../events/event-store.ts";
 import type { IngestionWarnings } from "../events/ingestion-warnings.ts";
 import type { Step } from "../events/steps/step.ts";
@@ -11,7 +12,7 @@ import { createInstanceHosts } from "./instance-hosts.ts";
 import { createRunLater } from "./run-later.ts";
 import { runTransformations } from "./run-transformations.ts";
 import { DEFAULT_LIMITS, type Sandbox, type SandboxLimits } from "./sandbox.ts";
-import type { Stage } from "./stage.ts";
+import { isFailure, type Stage } from "./stage.ts";
 import { createStorageBuffer } from "./storage-buffer.ts";
 import type { TransformationConfigStore } from "./transformation-config-store.ts";
 import { type JournalObserver, openTransformationJournal } from "./transformation-journal.ts";
@@ -29,6 +30,13 @@ export interface TransformationsAtWork {
   note(rows: readonly EventRow[]): void;
   /** What was committed before the call is at work when this resolves; reports faults itself. */
   changed(projectId: number): Promise<void>;
+  /**
+   * Starts an enabled config where it is not started yet, and waits for that, though not for long:
+   * what it came to is its {@link startProblem}. Never rejects.
+   */
+  tryStart(projectId: number, configId: number): Promise<void>;
+  /** Why a config that is at work does not start; `null` where it does, or nothing is known yet. */
+  startProblem(projectId: number, configId: number): ConfigProblem | null;
   /** Writes what has been counted and logged so far. */
   flush(): Promise<void>;
   /** Runs what is due by the clock, as happens each second by itself. */
@@ -53,6 +61,8 @@ export interface AtWorkDeps {
   /** Whether webhooks may reach an address that is not public; unless given, none may. */
   readonly isAllowed?: GuardedRequestOptions["isAllowed"];
   readonly limits?: SandboxLimits;
+  /** How long whoever enables a config waits to see whether it starts; three seconds unless given. */
+  readonly tryStartMs?: number;
   readonly siteUrl: string;
   readonly recordDays: number;
   readonly clock: () => Date;
@@ -63,9 +73,14 @@ export interface AtWorkDeps {
 const DOES_NOTHING =
   "It exports nothing that is ever called, such as processEvent or onEvent: it does nothing.";
 const TICK_MS = 1_000;
+const TRY_START_MS = 3_000;
 const FLUSH_MS = 2_000;
 const PRUNE_MS = 3_600_000;
 const DAY_MS = 86_400_000;
+
+function startMessage(reason: string): string {
+  return `It does not start: ${reason}`;
+}
 
 /** Loads what is enabled, and runs it from now on. */
 export async function startTransformations(deps: AtWorkDeps): Promise<TransformationsAtWork> {
@@ -125,6 +140,23 @@ export async function startTransformations(deps: AtWorkDeps): Promise<Transforma
     }
   }
 
+  async function tryStart(projectId: number, configId: number): Promise<void> {
+    const stage = chains.stage(projectId, configId);
+    if (!stage || stage.isOut) return;
+    let timer: NodeJS.Timeout | undefined;
+    const timeUp = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, deps.tryStartMs ?? TRY_START_MS);
+    });
+    const started = stage.use(async (outcome) => {
+      if (isFailure(outcome)) {
+        const message = startMessage(outcome.reason);
+        journal.log(stage, { source: "PLUGIN", level: "error", message });
+      }
+    });
+    await Promise.race([started.catch(() => {}), timeUp]);
+    clearTimeout(timer);
+  }
+
   async function flush(): Promise<void> {
     await storage.flush();
     await journal.flush();
@@ -162,6 +194,11 @@ export async function startTransformations(deps: AtWorkDeps): Promise<Transforma
     step: runTransformations({ chains, journal, disable, watch: hosts.watch, siteUrl }),
     note: delivery.note,
     changed,
+    tryStart,
+    startProblem(projectId, configId) {
+      const problem = chains.stage(projectId, configId)?.startProblem;
+      return problem ? { ...problem, message: startMessage(problem.message) } : null;
+    },
     flush,
     tick: later.tick,
     async close() {
