@@ -44,7 +44,8 @@ export function encodeWithText(event: CapturedEvent, knownText?: string): Encode
 /** A line up to the properties. */
 function encodeHead(event: CapturedEvent): string {
   const { projectId, uuid, timestamp, clientTimestamp, receivedAt } = event;
-  const names = `${JSON.stringify(uuid)},${JSON.stringify(event.event)},${JSON.stringify(event.distinctId)}`;
+  // There is nothing to escape in a uuid.
+  const names = `"${uuid}",${JSON.stringify(event.event)},${JSON.stringify(event.distinctId)}`;
   const clientMs = clientTimestamp?.getTime() ?? null;
   return `[${projectId},${names},${timestamp.getTime()},${clientMs},${receivedAt.getTime()},`;
 }

@@ -9,7 +9,7 @@ import { placeProperties, placeRecord } from "./place-properties.ts";
 
 type Database = Reader<Response>;
 
-/** Places remembered by address as it was given: events of one visitor come from one address. */
+/** Places remembered, by address as it was given: events of one visitor come from one address. */
 const MAX_REMEMBERED = 10_000;
 const MAX_REMEMBERED_LENGTH = 64;
 
@@ -48,25 +48,23 @@ export async function openGeoIp(options: {
     return file.reading;
   }
 
-  // In order of use, the longest unused first.
-  const remembered = new Map<string, JsonObject>();
+  const byAddress = createMemory<JsonObject>(MAX_REMEMBERED);
+  /** By its text: addresses of one place share one object. */
+  const places = createMemory<JsonObject>(MAX_REMEMBERED);
 
   function remember(text: string, place: JsonObject): JsonObject {
-    if (text.length > MAX_REMEMBERED_LENGTH) return place;
-    remembered.delete(text);
-    remembered.set(text, place);
-    if (remembered.size > MAX_REMEMBERED) {
-      for (const oldest of remembered.keys()) {
-        remembered.delete(oldest);
-        break;
-      }
-    }
+    if (text.length <= MAX_REMEMBERED_LENGTH) byAddress.set(text, place);
     return place;
   }
 
   function find(database: Database | undefined, address: string): JsonObject {
     try {
-      return Object.freeze(placeProperties(database?.get(address)));
+      const place = Object.freeze(placeProperties(database?.get(address)));
+      const text = JSON.stringify(place);
+      const known = places.get(text);
+      if (known) return known;
+      places.set(text, place);
+      return place;
     } catch (error) {
       reportFault(error, "an address could not be looked up");
       return {};
@@ -88,13 +86,39 @@ export async function openGeoIp(options: {
     },
 
     lookup(text) {
-      const known = remembered.get(text);
-      if (known) return remember(text, known);
+      const known = byAddress.get(text);
+      if (known) return known;
       const address = readAddress(text);
       if (address === null || !isPublicAddress(address)) return remember(text, NOWHERE);
       const file = isIP(address) === 4 ? files.ipv4 : files.ipv6;
       if (file.current) return remember(text, find(file.current, address));
       return read(file).then((database) => find(database, address));
+    },
+  };
+}
+
+/** Values by text, the latest of up to so many, of which those in use stay. */
+function createMemory<Value>(max: number) {
+  // In two generations: whatever was asked for since the older one was the younger goes on.
+  let young = new Map<string, Value>();
+  let old = new Map<string, Value>();
+
+  function set(text: string, value: Value): void {
+    if (young.size >= max / 2) {
+      old = young;
+      young = new Map();
+    }
+    young.set(text, value);
+  }
+
+  return {
+    set,
+    get(text: string): Value | undefined {
+      const known = young.get(text);
+      if (known !== undefined) return known;
+      const older = old.get(text);
+      if (older !== undefined) set(text, older);
+      return older;
     },
   };
 }
