@@ -5,7 +5,7 @@ import { readMoment } from "@hedgerow/core/events/event-time";
 import type { JsonObject } from "@hedgerow/core/json";
 import { HOPS_PROPERTY, MAX_HOPS } from "@hedgerow/core/transformations/plugin-event";
 import { v5 } from "uuid";
-import type { SandboxCapture } from "./sandbox.ts";
+import { MAX_CAPTURES, type SandboxCapture } from "./sandbox.ts";
 import type { Stage } from "./stage.ts";
 
 /** What a call of `posthog.capture` hangs on. */
@@ -18,9 +18,6 @@ export interface CaptureSource {
   readonly index: number;
   readonly at: Date;
 }
-
-/** Events that one call may capture. */
-const MAX_CAPTURES = 10;
 
 /**
  * The event that a transformation captures, or why it may not: each is one deeper than what it was

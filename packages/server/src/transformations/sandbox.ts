@@ -91,6 +91,9 @@ export interface SandboxCapture {
   readonly timestamp: string | null;
 }
 
+/** Events that one event may have captured. */
+export const MAX_CAPTURES = 10;
+
 /** Where a capture came from: the event under way, if there is one; its hop count tells the depth. */
 export interface SandboxCause {
   readonly event: SandboxEvent | null;

@@ -1,6 +1,7 @@
 import { encodeJson } from "@hedgerow/core/exact-json";
 import type { Json } from "@hedgerow/core/json";
 import type { SandboxLogLine } from "../../transformations/sandbox.ts";
+import { AskBounds } from "./ask-bounds.ts";
 import { type AttendedTime, LOOK_MS } from "./attended-time.ts";
 import { CpuMeter, nothingSpent, type Spending } from "./cpu-meter.ts";
 import type { HostAnswers } from "./host-answers.ts";
@@ -19,7 +20,6 @@ import { MachineFault, type MachineHost, VirtualMachine } from "./virtual-machin
 
 /** Events of one instance that wait for answers at the same time. */
 const MAX_WAITING_EVENTS = 32;
-const MAX_ASKS = 256;
 const MAX_TIMERS = 256;
 const MAX_DEPTH = 200;
 /** An instance may waste so much time by exceeding its limits, and gets it back slowly. */
@@ -102,6 +102,7 @@ export class GuestInstance {
   /** Answers and timers that have come and are to be told. */
   #arrived: (() => void)[] = [];
   readonly #asks = new Map<number, Task>();
+  readonly #askBounds = new AskBounds();
   readonly #timers = new Map<number, NodeJS.Timeout>();
   #endSetUp: ((failure: GuestFailure | null) => void) | null = null;
   #current: Task;
@@ -621,8 +622,7 @@ export class GuestInstance {
       case "log":
         return this.#takeLine(argument);
       case "ask":
-        this.#takeAsk(number, JSON.parse(argument) as [number, string, Json]);
-        return undefined;
+        return this.#takeAsk(number, JSON.parse(argument) as [number, string, Json]);
       case "timer":
         this.#takeTimer(number, JSON.parse(argument) as [number, number | null]);
         return undefined;
@@ -643,19 +643,21 @@ export class GuestInstance {
     }
   }
 
-  #takeAsk(number: number, [ask, op, argument]: [number, string, Json]): void {
-    if (this.#asks.size >= MAX_ASKS) throw new Error("too many questions wait for their answers");
+  #takeAsk(number: number, [ask, op, argument]: [number, string, Json]): string | undefined {
     const task = this.#current;
+    const refusal = this.#askBounds.begin(task, op, this.#asks.size);
+    if (refusal !== undefined) return `!Error: ${refusal}`;
     this.#asks.set(ask, task);
     if (op !== "fetch") {
       const { cause } = task;
       this.#platform.send({ kind: "ask", instance: this.key, ask, op, argument, cause });
-      return;
+      return undefined;
     }
     this.#platform.fetch(argument, this.settings).then(
       (answer) => this.#settle(number, ask, true, answer),
       (error: unknown) => this.#settle(number, ask, false, (error as Error).message),
     );
+    return undefined;
   }
 
   #settle(number: number, ask: number, isOk: boolean, value: Json | undefined): void {
@@ -665,6 +667,7 @@ export class GuestInstance {
       const task = this.#asks.get(ask);
       if (task === undefined) return;
       this.#asks.delete(ask);
+      this.#askBounds.end(task);
       this.#enter(this.#stillOf(task), (machine) => machine.run("settle", text));
     });
     this.#platform.wake(this);
@@ -733,6 +736,9 @@ export class GuestInstance {
       const message = `${this.#unloggedLines} more lines were not kept`;
       this.#log.push({ at: new Date(), source: "system", level: "warn", message });
       this.#unloggedLines = 0;
+    }
+    for (const message of this.#askBounds.takeRefusals()) {
+      this.#log.push({ at: new Date(), source: "system", level: "warn", message });
     }
     if (this.#log.length === 0) return;
     this.#platform.send({ kind: "log", instance: this.key, lines: this.#log });

@@ -1,0 +1,69 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { DEFAULT_LIMITS } from "../../transformations/sandbox.ts";
+import { QuickJsSandbox } from "./quickjs-sandbox.ts";
+import { recordHost, sampleEvents, startSource } from "./sandbox.setup.ts";
+
+let sandbox: QuickJsSandbox;
+beforeAll(() => {
+  sandbox = new QuickJsSandbox({ threads: 1 });
+});
+afterAll(() => sandbox.close());
+
+describe("what events ask for", () => {
+  it("[TS-26] does not crowd out what others of the batch ask for", async () => {
+    const record = recordHost();
+    const instance = await startSource(
+      sandbox,
+      `function processEvent(event) {
+        const times = event.uuid === "uuid-0" ? 1_000 : 2;
+        for (let n = 0; n < times; n++) posthog.capture("made", { n });
+        return event;
+      }`,
+      { host: record.host, limits: { ...DEFAULT_LIMITS, eventCpuMs: 20_000 } },
+    );
+    const outcomes = await instance.transform(sampleEvents(200));
+    await instance.stop();
+    expect(outcomes.every(({ kind }) => kind === "keep")).toBe(true);
+    const capturedOf = (uuid: string) => record.captured.filter(({ of }) => of === uuid).length;
+    expect(capturedOf("uuid-0")).toBe(10);
+    for (let index = 1; index < 200; index++) expect(capturedOf(`uuid-${index}`)).toBe(2);
+    expect(record.lines.map(({ level, message }) => [level, message])).toContainEqual([
+      "warn",
+      "posthog.capture was refused: one event may not capture more than 10 (990 times)",
+    ]);
+  });
+
+  it("[TS-26] is bounded for each, and what is left out is told though nobody waits for it", async () => {
+    const record = recordHost();
+    const instance = await startSource(
+      sandbox,
+      `export const jobs = { later() {} };
+      export function processEvent(event, { jobs, storage }) {
+        if (event.uuid === "uuid-0") for (let n = 0; n < 5_000; n++) jobs.later({ n }).runNow();
+        storage.set(event.uuid, 1);
+        return event;
+      }`,
+      { host: record.host, limits: { ...DEFAULT_LIMITS, eventCpuMs: 20_000 } },
+    );
+    const outcomes = await instance.transform(sampleEvents(200));
+    expect(outcomes.map(({ kind }) => kind)).not.toContain("failed");
+    await expect.poll(() => record.stored.size, { timeout: 30_000 }).toBe(199);
+    await instance.stop();
+    expect(record.jobs).toHaveLength(64);
+    expect(record.lines.map(({ message }) => message)).toContain(
+      "too many questions wait for their answers (4937 times)",
+    );
+  });
+
+  it("[TS-26] is hardly bounded beside events, as imports need", async () => {
+    const record = recordHost();
+    const instance = await startSource(
+      sandbox,
+      "export function runEveryMinute() { for (let n = 0; n < 1_000; n++) posthog.capture('row', { n }) }",
+      { host: record.host, limits: { ...DEFAULT_LIMITS, eventCpuMs: 20_000 } },
+    );
+    await instance.call({ kind: "runEveryMinute" });
+    await instance.stop();
+    expect(record.captured).toHaveLength(1_000);
+  });
+});
