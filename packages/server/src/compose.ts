@@ -398,9 +398,11 @@ async function compose(
     steps: [transformationsAtWork.step],
     logger,
     observer: tellPreparations(countPreparations(metrics), journalPreparations(warnings)),
-    onStored: (rows) => {
+    onPrepared: (rows) => {
       definitionRecorder.note(rows);
       lastCalls.note(rows);
+    },
+    onStored: (rows) => {
       liveEvents.publish(rows);
       transformationsAtWork.note(rows);
     },

@@ -19,7 +19,10 @@ import {
 
 /** Makes definitions from stored events, some seconds after them, in few writes. */
 export interface DefinitionRecorder {
-  /** To be told of events once they are stored, in order. Never fails, never waits. */
+  /**
+   * To be told of events, in order, once they are sure to be stored, if they are not by then. Never
+   * fails, never waits.
+   */
   note(rows: readonly PlacedEvent[]): void;
 
   /**
@@ -156,6 +159,7 @@ export async function startDefinitionRecorder(
   async function replay(): Promise<void> {
     while (missed && !stop.signal.aborted) {
       const { after, upTo } = missed;
+      const stored = await events.position();
       const rows = (await events.eventsAfter(after, REPLAY_EVENTS)).filter(
         ({ position }) => position <= upTo,
       );
@@ -165,7 +169,8 @@ export async function startDefinitionRecorder(
         if (!memory.note(event, nowMs)) return flushSoon();
         missed.after = position;
       }
-      if (rows.length === 0) pass(upTo);
+      // What is not stored yet is read once it is.
+      if (rows.length === 0) pass(Math.max(after, Math.min(upTo, stored)));
       await delay(REPLAY_PAUSE_MS, undefined, { signal: stop.signal }).catch(() => {});
     }
   }

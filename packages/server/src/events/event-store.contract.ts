@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { sampleEvent } from "./event-log.contract.ts";
+import { joinRows, releaseRows, rowsOfProjects } from "./event-rows.ts";
 import type { EventQuery, EventRow, EventStore } from "./event-store.ts";
 
 /** A store that can be closed and opened again with what it stored. */
@@ -69,6 +70,60 @@ export function describeEventStore(title: string, create: () => Promise<Reopenab
         receivedAt,
       });
       expect(JSON.stringify(stored?.properties)).toBe(JSON.stringify(properties));
+    });
+
+    it("[ES-26] stores rows that were packed before like others, beside them, and in any order", async () => {
+      const long = "x".repeat(30_000);
+      const rows = [1, 2, 3, 4, 5, 6].map((position) => ({
+        ...sampleRow(position, {
+          event: `e${position}`,
+          properties: { position, long, $insert_id: "i" },
+        }),
+        groupKeys: [null, "acme"],
+        changedBy: position === 4 ? ["step"] : [],
+      }));
+      const again = {
+        ...sampleRow(7),
+        event: { ...(rows[0] as EventRow).event, event: "another" },
+      };
+      const packed = await store.pack(rows.slice(2, 4));
+      const parts = [await store.pack([...rows.slice(4), again]), packed, rows.slice(0, 2)];
+      const letters = [{ position: 4, event: sampleEvent(), reason: "odd" }];
+      const batch = { rows: joinRows(parts), merges: [], drops: [], deadLetters: letters, end: 7 };
+      expect(batch.rows.length).toBe(7);
+      expect(await store.insert(batch)).toEqual({ stored: 6, duplicates: 1 });
+      releaseRows(batch.rows);
+      expect(await names()).toEqual(["e1", "e2", "e3", "e4", "e5", "e6"]);
+      expect((await find()).map(({ properties }) => properties)).toEqual(
+        rows.map(({ event }) => event.properties),
+      );
+      const receipt = (row: EventRow) => store.receipt(1, row.event.uuid);
+      expect(await receipt(rows[3] as EventRow)).toMatchObject({ changedBy: ["step"] });
+      expect(await receipt(again)).toMatchObject({ duplicates: [{ outcome: "conflict" }] });
+      expect(await store.deadLetters({ limit: 9 })).toMatchObject(letters);
+    });
+
+    it("[ES-26] refuses what cannot be stored when it is inserted, not when it is packed", async () => {
+      const bad = await store.pack([sampleRow(1), sampleRow(2, {}, "no uuid")]);
+      const batch = { rows: bad, merges: [], drops: [], deadLetters: [], end: 2 };
+      await expect(store.insert(batch)).rejects.toThrow();
+      expect([...bad].map(({ position }) => position)).toEqual([1, 2]);
+      expect(await insert([sampleRow(3)])).toEqual({ stored: 1, duplicates: 0 });
+    });
+
+    it("[ES-26] stores packed rows above its position alone, and after a restart as well", async () => {
+      const rows = [1, 2, 3].map((position) => sampleRow(position, { event: `e${position}` }));
+      await insert(rows.slice(0, 2));
+      const packed = await store.pack(rows);
+      const projects = rowsOfProjects(packed, (projectId) => projectId === 1);
+      expect([...projects].map(({ event }) => event)).toEqual(rows.map(({ event }) => event));
+      expect([...rowsOfProjects(packed, () => false)]).toEqual([]);
+      const batch = { rows: packed, merges: [], drops: [], deadLetters: [], end: 3 };
+      expect(await store.insert(batch)).toEqual({ stored: 1, duplicates: 0 });
+      expect(await store.insert(batch)).toEqual({ stored: 0, duplicates: 0 });
+      await store.close();
+      store = await place.open();
+      expect(await names()).toEqual(["e1", "e2", "e3"]);
     });
 
     it("[ES-1] keeps long texts of every alphabet whole, in order, and findable", async () => {

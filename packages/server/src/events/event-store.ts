@@ -18,6 +18,23 @@ export interface EventRow {
   readonly propertiesText?: string;
 }
 
+/**
+ * Rows in the form in which a store takes them. It holds none of the objects that the rows consisted
+ * of, so that many may wait; going through it makes them anew.
+ */
+export interface RowPack extends Iterable<EventRow> {
+  readonly length: number;
+  /** The rows of some projects; no others are made. */
+  ofProjects(isWanted: (projectId: number) => boolean): Iterable<EventRow>;
+  /** What it was put together of, where it was. */
+  readonly parts?: readonly EventRows[];
+  /** Gives its memory back: it is of no use from now on. Need not be called. */
+  release(): void;
+}
+
+/** Rows as they are, or as a store has packed them. */
+export type EventRows = readonly EventRow[] | RowPack;
+
 /** An event that a step decided not to store. */
 export interface DroppedEvent {
   readonly position: number;
@@ -48,7 +65,7 @@ export interface DeadLetter {
 
 /** What a run of log entries became. Everything in it lies above the end of the run before. */
 export interface EventBatch {
-  readonly rows: readonly EventRow[];
+  readonly rows: EventRows;
   readonly merges: readonly PersonMerge[];
   readonly drops: readonly DroppedEvent[];
   readonly deadLetters: readonly DeadLetter[];
@@ -178,6 +195,12 @@ export interface PersonMove {
 
 /** The queryable store of events. One writer at a time. */
 export interface EventStore {
+  /**
+   * Packs rows, in the order of their positions, for this store to insert them later; unpacked, they
+   * are stored just the same. Never rejects: what cannot be stored is for `insert` to refuse.
+   */
+  pack(rows: readonly EventRow[]): Promise<EventRows>;
+
   /**
    * Stores a batch and moves the consumer position to its end, in one durable transaction, or, where
    * the batch is large, in several that each store a part of the run with the position of its end.

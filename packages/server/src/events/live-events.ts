@@ -1,4 +1,5 @@
-import type { EventRow } from "./event-store.ts";
+import { rowsOfProjects } from "./event-rows.ts";
+import type { EventRow, EventRows } from "./event-store.ts";
 
 /** Which events of a project a reader wants. */
 export interface LiveFilter {
@@ -17,7 +18,7 @@ export interface LiveReader {
 /** Events as they are stored, for whoever is looking. Costs nothing while nobody is. */
 export interface LiveEvents {
   /** To be told of rows that were stored. */
-  publish(rows: readonly EventRow[]): void;
+  publish(rows: EventRows): void;
   /** Lets a reader take what comes from now on; answers what ends it, or that there are too many. */
   join(filter: LiveFilter, reader: LiveReader): (() => void) | "too-many";
   /** Ends all readers. */
@@ -35,9 +36,8 @@ export function createLiveEvents(): LiveEvents {
   return {
     publish(rows) {
       if (readers.size === 0) return;
-      for (const row of rows) {
-        const ofProject = readers.get(row.event.projectId);
-        if (!ofProject) continue;
+      for (const row of rowsOfProjects(rows, (projectId) => readers.has(projectId))) {
+        const ofProject = readers.get(row.event.projectId) ?? [];
         for (const [reader, filter] of ofProject) if (isWanted(row, filter)) reader.take(row);
       }
     },

@@ -33,6 +33,7 @@ export interface LogRun {
 /** A run after the steps, with its person changes applied: ready to store. */
 export interface PreparedRun extends EventBatch {
   readonly after: number;
+  readonly rows: readonly EventRow[];
 }
 
 interface KeptEntry extends LoggedEvent {

@@ -1,5 +1,5 @@
 import { StoreUnavailable } from "../platform/store-unavailable.ts";
-import type { EventBatch, EventRow, EventStore } from "./event-store.ts";
+import type { EventBatch, EventRow, EventRows, EventStore } from "./event-store.ts";
 import type { PreparationObserver } from "./prepare-run.ts";
 
 export interface StoringDeps {
@@ -18,7 +18,7 @@ export async function insertAroundFaults(
   deps: StoringDeps,
   after: number,
   batch: EventBatch,
-): Promise<readonly EventRow[]> {
+): Promise<EventRows> {
   const { events } = deps;
   try {
     await events.insert(batch);
@@ -27,7 +27,7 @@ export async function insertAroundFaults(
     if (batch.rows.length === 0 || fault instanceof StoreUnavailable) throw fault;
   }
   if (batch.rows.length > 1) {
-    const [before, rest] = halves(batch);
+    const [before, rest] = halves({ ...batch, rows: [...batch.rows] });
     const stored = await insertAroundFaults(deps, after, before);
     return [...stored, ...(await insertAroundFaults(deps, before.end, rest))];
   }
@@ -48,7 +48,7 @@ async function insertWithoutRow(
   fault: unknown,
 ): Promise<void> {
   const reason = `it could not be stored: ${fault instanceof Error ? fault.message : fault}`;
-  const letters = batch.rows.map(({ position, event }) => ({ position, event, reason }));
+  const letters = [...batch.rows].map(({ position, event }) => ({ position, event, reason }));
   await events.insert({ ...batch, rows: [], deadLetters: [...batch.deadLetters, ...letters] });
   for (const { position, event } of letters) {
     const { uuid, projectId } = event;
@@ -57,7 +57,9 @@ async function insertWithoutRow(
   }
 }
 
-function halves(batch: EventBatch): readonly [EventBatch, EventBatch] {
+function halves(
+  batch: EventBatch & { readonly rows: readonly EventRow[] },
+): readonly [EventBatch, EventBatch] {
   const middle = batch.rows[Math.floor(batch.rows.length / 2) - 1]?.position ?? batch.end;
   const part = (belongs: (one: { position: number }) => boolean, end: number): EventBatch => ({
     rows: batch.rows.filter(belongs),

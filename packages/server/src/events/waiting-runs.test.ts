@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { sampleEvent } from "./event-log.contract.ts";
 import type { PreparedRun } from "./prepare-run.ts";
-import { createWaitingRuns } from "./waiting-runs.ts";
+import { createWaitingRuns, type WaitingRun } from "./waiting-runs.ts";
 
 /** A run of the positions after one, up to another. */
 function run(after: number, end: number, deadLetters: PreparedRun["deadLetters"] = []) {
@@ -41,6 +41,29 @@ describe("WaitingRuns", () => {
     bySize.forget(4);
     bySize.add(run(6, 8), 600);
     expect(bySize.take(6)?.end).toBe(8);
+  });
+
+  it("[PI-48] gives back the memory of packed rows: of what is stored, and of what finds no room", () => {
+    const released: number[] = [];
+    const pack = (one: WaitingRun): WaitingRun => ({
+      ...one,
+      rows: {
+        length: one.rows.length,
+        [Symbol.iterator]: () => one.rows[Symbol.iterator](),
+        ofProjects: () => one.rows,
+        release: () => released.push(one.end),
+      },
+    });
+    const waiting = createWaitingRuns({ maxRows: 4 });
+    for (const after of [0, 2, 4]) waiting.add(pack(run(after, after + 2)), 1);
+    expect(released).toEqual([6]);
+    const taken = waiting.take(0);
+    expect([...(taken?.rows ?? [])].map(({ position }) => position)).toEqual([1, 2, 3, 4]);
+    expect(released).toEqual([6]);
+    waiting.forget(2);
+    expect(released).toEqual([6, 2]);
+    waiting.forget(4);
+    expect(released).toEqual([6, 2, 4]);
   });
 
   it("[PI-48] keeps what only it knows: dead letters", () => {

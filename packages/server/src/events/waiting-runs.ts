@@ -1,15 +1,20 @@
+import { joinRows, releaseRows } from "./event-rows.ts";
 import type { EventBatch } from "./event-store.ts";
-import type { PreparedRun } from "./prepare-run.ts";
+
+/** A batch that begins behind a position. */
+export interface WaitingRun extends EventBatch {
+  readonly after: number;
+}
 
 /** Prepared runs that wait in memory for the store, within bounds. */
 export interface WaitingRuns {
   /** Keeps a run if there is room; what is not kept has to be read from the log again. */
-  add(run: PreparedRun, chars: number): void;
+  add(run: WaitingRun, chars: number): void;
   /** Everything that follows a position without a gap, as one batch; `undefined` without any. */
   take(after: number): EventBatch | undefined;
   /** Position before the first run that waits. */
   firstAfter(): number | undefined;
-  /** Gives up the runs that end at or below a position. */
+  /** Gives up the runs that end at or below a position, and the memory of their rows. */
   forget(upTo: number): void;
 }
 
@@ -18,7 +23,7 @@ const MAX_CHARS = 32 * 1024 * 1024;
 
 /** Keeps runs up to about 20,000 rows or 32 Mi characters of events, whichever is reached first, unless told otherwise. */
 export function createWaitingRuns({ maxRows = MAX_ROWS, maxChars = MAX_CHARS } = {}): WaitingRuns {
-  let waiting: { readonly run: PreparedRun; readonly chars: number }[] = [];
+  let waiting: { readonly run: WaitingRun; readonly chars: number }[] = [];
   let rows = 0;
   let chars = 0;
 
@@ -26,14 +31,17 @@ export function createWaitingRuns({ maxRows = MAX_ROWS, maxChars = MAX_CHARS } =
     add(run, runChars) {
       // What was set aside is known here only: reading it again would not tell.
       const mustStay = run.deadLetters.length > 0;
-      if (!mustStay && waiting.length > 0 && (rows >= maxRows || chars >= maxChars)) return;
+      if (!mustStay && waiting.length > 0 && (rows >= maxRows || chars >= maxChars)) {
+        releaseRows(run.rows);
+        return;
+      }
       waiting.push({ run, chars: runChars });
       rows += run.rows.length;
       chars += runChars;
     },
 
     take(after) {
-      const gathered: PreparedRun[] = [];
+      const gathered: WaitingRun[] = [];
       let end = after;
       for (const { run } of waiting) {
         if (run.end <= after) continue;
@@ -43,7 +51,7 @@ export function createWaitingRuns({ maxRows = MAX_ROWS, maxChars = MAX_CHARS } =
       }
       if (gathered.length === 0) return undefined;
       return {
-        rows: gathered.flatMap((run) => run.rows),
+        rows: joinRows(gathered.map((run) => run.rows)),
         merges: gathered.flatMap((run) => run.merges),
         drops: gathered.flatMap((run) => run.drops),
         deadLetters: gathered.flatMap((run) => run.deadLetters),
@@ -54,6 +62,7 @@ export function createWaitingRuns({ maxRows = MAX_ROWS, maxChars = MAX_CHARS } =
     firstAfter: () => waiting[0]?.run.after,
 
     forget(upTo) {
+      for (const { run } of waiting) if (run.end <= upTo) releaseRows(run.rows);
       waiting = waiting.filter(({ run }) => run.end > upTo);
       rows = waiting.reduce((sum, { run }) => sum + run.rows.length, 0);
       chars = waiting.reduce((sum, one) => sum + one.chars, 0);

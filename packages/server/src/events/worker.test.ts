@@ -229,7 +229,7 @@ describe("the worker", () => {
         insert: async (batch) => {
           failFor(
             "events",
-            batch.rows.map(({ event }) => event),
+            [...batch.rows].map(({ event }) => event),
           );
           return real.insert(batch);
         },
@@ -277,7 +277,7 @@ describe("the worker", () => {
       events: (real) => ({
         ...real,
         insert: async (batch) => {
-          if (batch.rows.some(({ event }) => event.event === "poison")) throw new Error("poisoned");
+          if ([...batch.rows].some(({ event }) => event.event === "poison")) throw new Error("poisoned");
           return real.insert(batch);
         },
       }),

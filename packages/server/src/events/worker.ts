@@ -3,34 +3,42 @@ import type { CapturedEvent } from "@hedgerow/core/events/event";
 import type { GeoIp } from "../persons/geo-ip.ts";
 import type { PersonStore } from "../persons/person-store.ts";
 import type { EventLog } from "./event-log.ts";
-import type { EventBatch, EventRow, EventStore } from "./event-store.ts";
+import type { EventBatch, EventRow, EventRows, EventStore } from "./event-store.ts";
 import type { PendingPersons } from "./pending-persons.ts";
-import { createRunPreparation, type PreparationObserver } from "./prepare-run.ts";
+import { createRunPreparation, type PreparationObserver, type PreparedRun } from "./prepare-run.ts";
 import { addGeoProperties } from "./steps/add-geo-properties.ts";
 import type { Step } from "./steps/step.ts";
 import { insertAroundFaults } from "./store-batch.ts";
-import { createWaitingRuns } from "./waiting-runs.ts";
+import { createWaitingRuns, type WaitingRun } from "./waiting-runs.ts";
 
 export interface WorkerDeps {
   readonly log: Pick<EventLog, "append" | "read" | "end" | "release">;
   readonly persons: Pick<PersonStore, "position" | "secure" | "applyEvents" | "groupTypes">;
-  readonly events: Pick<EventStore, "position" | "insert">;
+  readonly events: Pick<EventStore, "position" | "pack" | "insert">;
   readonly geoIp: GeoIp;
   readonly pendingPersons: Pick<PendingPersons, "add" | "applied" | "catchUpTo">;
   readonly logger: { error(fields: object, message: string): void };
   readonly observer: PreparationObserver;
   /**
-   * Told of rows once they are stored. May be told of the same rows again after a crash. What it
-   * throws is logged and changes nothing.
+   * Told of rows before they wait for the store, which may never get them: after a crash they are told
+   * again. What it throws is logged and changes nothing.
    */
-  readonly onStored?: (rows: readonly EventRow[]) => void;
+  readonly onPrepared?: (rows: readonly EventRow[]) => void;
+  /**
+   * Told of rows once they are stored; they are of use until it returns. May be told of the same rows
+   * again after a crash. What it throws is logged and changes nothing.
+   */
+  readonly onStored?: (rows: EventRows) => void;
   /** Steps after the built-in ones, in order. */
   readonly steps?: readonly Step[];
   readonly timing?: Partial<WorkerTiming>;
 }
 
 export interface WorkerTiming {
-  /** The store is given what has gathered at most this often, so that batches grow with the load. */
+  /**
+   * The store is given what has gathered at most this often, and half as often while there is much of
+   * it, so that batches grow with the load: each costs as much as some hundred events, however few it has.
+   */
   readonly storeEveryMs: number;
   /** What is stored is secured, and released from the log, at most this often. */
   readonly releaseEveryMs: number;
@@ -65,8 +73,10 @@ export interface Worker {
 
 /** Most events applied in one transaction; each commit waits for the disk once. */
 const RUN_LENGTH = 1000;
-/** Further behind than this, the store is given its next batch without waiting for more. */
-const BEHIND = 250;
+/** After a batch of so many events the store is left alone for longer. */
+const MANY = 200;
+/** Further behind than this, it is given its next batch without waiting for more. */
+const BEHIND = 4000;
 /** Most events read again at a time: the store is faster with larger batches. */
 const REREAD_LENGTH = 2000;
 /** Failures in a row before an event is suspected rather than the store. */
@@ -167,8 +177,14 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
     runLength = isWhole
       ? Math.min(RUN_LENGTH, 2 * runLength)
       : entries.findIndex(({ position }) => position > prepared.end);
-    if (prepared.end > storePosition) waiting.add(prepared, chars);
+    if (prepared.end > storePosition) waiting.add(await packed(prepared), chars);
     passPersons(prepared.end);
+  }
+
+  /** As it is to wait: in little memory, and nothing that the collector of garbage looks through. */
+  async function packed(run: PreparedRun): Promise<WaitingRun> {
+    tell(deps.onPrepared, run.rows, "somebody could not be told of events");
+    return { ...run, rows: await events.pack(run.rows) };
   }
 
   function passPersons(end: number): void {
@@ -181,16 +197,18 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
     await until(() => personsPosition > storePosition);
     if (stop.signal.aborted) return;
     const startedAt = performance.now();
+    const after = storePosition;
     const batch = waiting.take(storePosition) ?? (await prepareAgain());
     if (!batch) return;
     const stored = await insert(batch, failures);
     storePosition = batch.end;
-    tellOf(stored);
+    tell(deps.onStored, stored, "somebody could not be told of stored events");
     waiting.forget(storePosition);
     releaseSoon();
     changed();
     const isBehind = personsPosition - storePosition >= BEHIND;
-    if (!isBehind) await pause(timing.storeEveryMs - (performance.now() - startedAt));
+    const everyMs = timing.storeEveryMs * (storePosition - after < MANY ? 1 : 2);
+    if (!isBehind) await pause(everyMs - (performance.now() - startedAt));
   }
 
   function releaseSoon(): void {
@@ -210,7 +228,7 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
     }
   }
 
-  async function insert(batch: EventBatch, failures: number): Promise<readonly EventRow[]> {
+  async function insert(batch: EventBatch, failures: number): Promise<EventRows> {
     if (failures >= PATIENCE) {
       return insertAroundFaults({ events, logger, observer }, storePosition, batch);
     }
@@ -218,11 +236,15 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
     return batch.rows;
   }
 
-  function tellOf(stored: readonly EventRow[]): void {
+  function tell<Rows extends EventRows>(
+    listener: ((rows: Rows) => void) | undefined,
+    rows: Rows,
+    fault: string,
+  ): void {
     try {
-      if (stored.length > 0) deps.onStored?.(stored);
+      if (rows.length > 0) listener?.(rows);
     } catch (error) {
-      logger.error({ err: error }, "somebody could not be told of stored events");
+      logger.error({ err: error }, fault);
     }
   }
 
@@ -236,7 +258,9 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
     const passed = entries.filter(({ position }) => position <= upTo);
     // The log may have lost what it is asked for; what was passed counts as done then.
     if (passed.length === 0) return { rows: [], merges: [], drops: [], deadLetters: [], end: upTo };
-    return again.prepare({ after, entries: passed });
+    const prepared = await again.prepare({ after, entries: passed });
+    tell(deps.onPrepared, prepared.rows, "somebody could not be told of events");
+    return prepared;
   }
 
   const leftOver = await log.end();

@@ -1,7 +1,8 @@
 import { encodeJson } from "@hedgerow/core/exact-json";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
 import { pluginEventOf } from "@hedgerow/core/transformations/plugin-event";
-import type { EventRow } from "../events/event-store.ts";
+import { rowsOfProjects } from "../events/event-rows.ts";
+import type { EventRow, EventRows } from "../events/event-store.ts";
 import type { PersonStore } from "../persons/person-store.ts";
 import { isGrantedHost } from "../platform/granted-hosts.ts";
 import { type GuardedRequestOptions, requestGuarded } from "../platform/guarded-request.ts";
@@ -16,7 +17,7 @@ import type { TransformationJobs } from "./transformation-records.ts";
  * what is left out, its log tells.
  */
 export interface EventDelivery {
-  note(rows: readonly EventRow[]): void;
+  note(rows: EventRows): void;
   /** Sends a webhook that was composed before. Rejects when it should be tried again. */
   send(stage: Stage, request: JsonObject): Promise<void>;
   /** Resolves once what is noted is given out, or after a while. */
@@ -189,11 +190,17 @@ export function createEventDelivery({
 
   return {
     note(rows) {
-      for (const row of rows) {
-        const chain = chains.get(row.event.projectId);
-        if (!chain) continue;
-        for (const stage of chain.stages) {
-          if (!isConsumer(stage) || stage.isOut) continue;
+      const consumers = new Map<number, readonly Stage[]>();
+      const consumersOf = (projectId: number) => {
+        const known = consumers.get(projectId);
+        if (known) return known;
+        const stages = chains.get(projectId)?.stages ?? [];
+        const found = stages.filter((stage) => isConsumer(stage) && !stage.isOut);
+        consumers.set(projectId, found);
+        return found;
+      };
+      for (const row of rowsOfProjects(rows, (projectId) => consumersOf(projectId).length > 0)) {
+        for (const stage of consumersOf(row.event.projectId)) {
           const queue = queues.get(stage) ?? openQueue(stage);
           if (queue.waiting.length < MAX_WAITING) queue.waiting.push(row);
           else queue.left++;

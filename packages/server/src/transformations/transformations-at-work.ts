@@ -1,6 +1,6 @@
 import type { CapturedEvent } from "@hedgerow/core/events/event";
 import type { ConfigProblem } from "@hedgerow/core/transformations/transformation";
-import type { EventRow } from "../events/event-store.ts";
+import type { EventRows } from "../events/event-store.ts";
 import type { IngestionWarnings } from "../events/ingestion-warnings.ts";
 import type { Step } from "../events/steps/step.ts";
 import type { PlaceRecords } from "../persons/geo-ip.ts";
@@ -27,7 +27,7 @@ export interface TransformationsAtWork {
   /** Takes events through the transformations of their projects. */
   readonly step: Step;
   /** To be told of rows once they are stored. */
-  note(rows: readonly EventRow[]): void;
+  note(rows: EventRows): void;
   /** What was committed before the call is at work when this resolves; reports faults itself. */
   changed(projectId: number): Promise<void>;
   /**

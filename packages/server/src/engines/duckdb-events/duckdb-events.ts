@@ -1,19 +1,12 @@
 import { rm } from "node:fs/promises";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { DuckDBConnection } from "@duckdb/node-api";
-import { encodeEvent } from "@hedgerow/core/events/event-codec";
-import { encodeJson } from "@hedgerow/core/exact-json";
-import {
-  type DeadLetter,
-  type EventBatch,
-  type EventRow,
-  type EventStore,
-  QueryTooLong,
-} from "../../events/event-store.ts";
+import { type EventBatch, type EventStore, QueryTooLong } from "../../events/event-store.ts";
 import type { PerformerSource } from "../../events/performers.ts";
 import type { ExperimentMeasures } from "../../experiments/experiment-measures.ts";
 import type { FlagCalls } from "../../flags/flag-calls.ts";
 import { StoreUnavailable } from "../../platform/store-unavailable.ts";
+import { type BatchPart, createQueue } from "./batch-parts.ts";
 import {
   createDeadLetterTable,
   readDeadLetters,
@@ -21,14 +14,15 @@ import {
   saveDeadLetters,
 } from "./dead-letters.ts";
 import { openDuckDbFile } from "./duckdb-file.ts";
-import { MOST_CLAIMS, openEventIndex } from "./event-index/event-index.ts";
+import { openEventIndex } from "./event-index/event-index.ts";
 import { DamagedRun } from "./event-index/key-run.ts";
-import { createEventTable, createRowAppending, insertIdOf, type TextRow } from "./event-rows.ts";
+import { createEventTable, createRowAppending, type KeptRows } from "./event-rows.ts";
 import { createExperimentMeasures } from "./experiment-measures.ts";
 import { fillIndex } from "./fill-index.ts";
 import { countEvents, findEvents, projectsWithEvents, readEventsAfter } from "./find-events.ts";
 import { createFlagCalls } from "./flag-calls.ts";
 import { createTextTables } from "./long-texts.ts";
+import { createEventPacking } from "./packed-events.ts";
 import { findMoments, findPerformers } from "./performers.ts";
 import { createPersonChangeTables, deleteEvents, moveEvents } from "./person-changes.ts";
 import { createMergeTables, saveMerges } from "./person-merges.ts";
@@ -55,9 +49,7 @@ export interface DuckDbEventsOptions {
   readonly now?: () => Date;
 }
 
-/** A commit needs a multiple of what it stores in memory: larger batches become several. */
-const CHARS_PER_TRANSACTION = 6 * 1024 * 1024;
-/** Rows sorted out without letting other work run in between: a few milliseconds. */
+/** Rows claimed without letting other work run in between: a few milliseconds. */
 const ROWS_PER_TURN = 500;
 const MS_PER_DAY = 24 * 60 * 60 * 1000;
 /** Old receipts are looked for this often. */
@@ -94,6 +86,7 @@ export async function openDuckDbEvents(
   });
   const statements = createStatements();
   const appendRows = createRowAppending(statements);
+  const packEvents = createEventPacking();
   const savePosition = async (writer: DuckDBConnection, position: number) => {
     const statement = await statements(writer, "update consumer set position = $1::bigint");
     statement.bindBigInt(1, BigInt(position));
@@ -128,7 +121,8 @@ export async function openDuckDbEvents(
     if (isIndexDamaged) {
       await index.close();
       await rm(folder, { recursive: true, force: true });
-      index = await openEventIndex({ folder, stored });
+      // Rows that wait are packed with its keys.
+      index = await openEventIndex({ folder, stored, salt: index.salt });
       isIndexDamaged = false;
       hasFailed = true;
     }
@@ -148,18 +142,14 @@ export async function openDuckDbEvents(
         await file.write((writer) => savePosition(writer, stored));
       return total;
     }
-    const isNew = ({ position }: { position: number }) => position > stored;
-    const items = [...batch.rows.filter(isNew), ...batch.deadLetters.filter(isNew)].toSorted(
-      (a, b) => a.position - b.position,
-    );
-    let next = 0;
+    const queue = createQueue(batch, stored, (rows) => packEvents(rows, index.keysOf));
     do {
       const at = now();
-      await index.makeRoom(Math.min(items.length - next, MOST_CLAIMS));
-      const part = await sortOut(items, next, at);
-      next = part.next;
+      const part = await queue.nextPart();
+      await index.makeRoom(part.rowCount);
+      const { kept, repeated } = await claim(part, at);
       const after = stored;
-      const upTo = next === items.length ? batch.end : part.last;
+      const upTo = queue.isEmpty() ? batch.end : part.last;
       const isInPart = ({ position }: { position: number }) => position > after && position <= upTo;
       const drops = batch.drops.filter(isInPart).map(({ droppedAt, ...drop }) => ({
         ...drop,
@@ -168,8 +158,8 @@ export async function openDuckDbEvents(
       }));
       const isPruning = at.getTime() - prunedAtMs > PRUNING_MS;
       await file.write(async (writer) => {
-        await appendRows(writer, part.kept, at);
-        await appendReceipts(writer, [...part.repeated, ...drops]);
+        await appendRows(writer, kept, at);
+        await appendReceipts(writer, [...repeated, ...drops]);
         await saveMerges(writer, batch.merges.filter(isInPart));
         await saveDeadLetters(writer, part.letters);
         if (isPruning) await removeReceipts(writer, new Date(at.getTime() - receiptMs));
@@ -178,58 +168,35 @@ export async function openDuckDbEvents(
       if (isPruning) prunedAtMs = at.getTime();
       index.keep(upTo);
       moveTo(upTo);
-      total.stored += part.kept.length;
-      total.duplicates += part.repeated.length;
-    } while (next < items.length);
+      total.stored += part.rowCount - repeated.length;
+      total.duplicates += repeated.length;
+    } while (!queue.isEmpty());
     return total;
   }
 
-  /** What the next items become, as many as one transaction takes; claims what is theirs alone. */
-  async function sortOut(items: readonly (EventRow | DeadLetter)[], start: number, at: Date) {
-    const kept: TextRow[] = [];
+  /** Finds out which rows are new, and claims what is theirs alone. */
+  async function claim({ runs }: BatchPart, at: Date) {
+    const kept: KeptRows[] = [];
     const repeated: ReceiptRow[] = [];
-    const letters: (DeadLetter & { readonly text: string })[] = [];
-    let chars = 0;
-    let last = 0;
-    let next = start;
-    for (; next < items.length; next++) {
-      const item = items[next] as EventRow | DeadLetter;
-      const { position, event } = item;
-      // A row and a letter may have one position: they stay together.
-      const isFull = next - start >= MOST_CLAIMS - 1 || chars >= CHARS_PER_TRANSACTION;
-      if (isFull && position > last) break;
-      if (next > start && (next - start) % ROWS_PER_TURN === 0) await nextTurn();
-      last = position;
-      if ("reason" in item) {
-        const text = encodeEvent(event);
-        chars += text.length;
-        letters.push({ ...item, text });
-        continue;
-      }
-      const { projectId, uuid, properties, distinctId, clientTimestamp, receivedAt } = event;
-      const claim = index.claim({
-        position,
-        projectId,
-        uuid,
-        event: event.event,
-        distinctId,
-        clientTimestamp,
-        receivedAt,
-        insertId: insertIdOf(properties),
-        isChanged: item.changedBy.length > 0,
-      });
-      if (claim.kind === "new") {
-        const text = item.propertiesText ?? encodeJson(properties);
-        chars += text.length;
-        kept.push({ ...item, text });
-      } else {
-        const receipt = { position, projectId, uuid, outcome: claim.kind, at };
-        repeated.push(
-          claim.kind === "duplicate-of" ? { ...receipt, firstPosition: claim.position } : receipt,
-        );
+    for (const { events, start, end } of runs) {
+      const indexes: number[] = [];
+      kept.push({ events, indexes });
+      for (let from = start; from < end; from += ROWS_PER_TURN) {
+        if (from > start) await nextTurn();
+        const claims = index.claim(events.keys, from, Math.min(end, from + ROWS_PER_TURN));
+        for (const [offset, claim] of claims.entries()) {
+          if (claim.kind === "new") indexes.push(from + offset);
+          else {
+            const { position, event } = events.rowAt(from + offset);
+            const { projectId, uuid } = event;
+            const firstPosition =
+              claim.kind === "duplicate-of" ? { firstPosition: claim.position } : {};
+            repeated.push({ position, projectId, uuid, outcome: claim.kind, ...firstPosition, at });
+          }
+        }
       }
     }
-    return { kept, repeated, letters, next, last };
+    return { kept, repeated };
   }
 
   /** Runs work that changes what is stored, one at a time. */
@@ -279,6 +246,8 @@ export async function openDuckDbEvents(
   }
 
   return {
+    pack: (rows) => packEvents(rows, index.keysOf).catch(() => rows),
+
     insert: (batch) =>
       afterOthers(() =>
         insert(batch).catch((error: unknown) => {
@@ -329,7 +298,7 @@ export async function openDuckDbEvents(
 
     known(projectId, events) {
       try {
-        return events.map((event) => index.acquaint(projectId, event));
+        return index.acquaint(projectId, events);
       } catch (error) {
         if (!(error instanceof DamagedRun)) throw error;
         // Storing them tells, with an index that is whole again.

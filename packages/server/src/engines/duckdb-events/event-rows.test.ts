@@ -5,9 +5,11 @@ import { type DuckDBConnection, DuckDBInstance } from "@duckdb/node-api";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { PERSON_A, sampleRow } from "../../events/event-store.contract.ts";
+import type { EventRow } from "../../events/event-store.ts";
 import { createTables, openDuckDbEvents } from "./duckdb-events.ts";
-import { createEventTable, createRowAppending, type TextRow } from "./event-rows.ts";
+import { createEventTable, createRowAppending } from "./event-rows.ts";
 import { createTextTables } from "./long-texts.ts";
+import { createEventPacking } from "./packed-events.ts";
 import { createStatements } from "./statements.ts";
 
 const STORED_AT = new Date("2024-05-06T07:08:09.010Z");
@@ -25,10 +27,24 @@ async function inMemory<Result>(use: (connection: DuckDBConnection) => Promise<R
   }
 }
 
-const textRow = (position: number, fields: object, rest: Partial<TextRow> = {}): TextRow => {
+const textRow = (position: number, fields: object, rest: Partial<EventRow> = {}) => {
   const row = sampleRow(position, fields);
-  return { ...row, text: JSON.stringify(row.event.properties), ...rest };
+  return { ...row, propertiesText: JSON.stringify(row.event.properties), ...rest };
 };
+
+const noKeys = () => ({ uuids: new Uint32Array(0), insertIds: new Uint32Array(0) });
+
+/** Packs rows and appends them all. */
+function createAppending() {
+  const pack = createEventPacking();
+  const append = createRowAppending(createStatements());
+  return async (connection: DuckDBConnection, rows: readonly EventRow[], storedAt: Date) => {
+    const events = await pack(rows, noKeys);
+    const indexes = rows.map((_, index) => index);
+    await append(connection, [{ events, indexes }], storedAt);
+    events.release();
+  };
+}
 
 async function rowsOf(connection: DuckDBConnection, columns: string) {
   const result = await connection.runAndReadAll(`select ${columns} from events order by position`);
@@ -71,7 +87,7 @@ describe("createRowAppending", () => {
                 { groupKeys: [null, group] },
               ),
             );
-            await createRowAppending(createStatements())(connection, rows, STORED_AT);
+            await createAppending()(connection, rows, STORED_AT);
             expect(
               await rowsOf(connection, "event, distinct_id, group_1, feature_flag, properties"),
             ).toEqual(
@@ -80,7 +96,7 @@ describe("createRowAppending", () => {
                 wellFormed(distinctId),
                 group === null ? null : wellFormed(group),
                 flag === null ? null : wellFormed(String(flag)),
-                rows[index]?.text,
+                rows[index]?.propertiesText,
               ]),
             );
           }),
@@ -98,7 +114,7 @@ describe("createRowAppending", () => {
           clientTimestamp: ms < 0 ? null : new Date(ms),
         });
       });
-      await createRowAppending(createStatements())(connection, rows, STORED_AT);
+      await createAppending()(connection, rows, STORED_AT);
       const read = await rowsOf(
         connection,
         `position, epoch_ms(timestamp)::double, epoch_ms(client_timestamp)::double,
@@ -121,14 +137,14 @@ describe("createRowAppending", () => {
       const rows = Array.from({ length: 5000 }, (_, index) =>
         textRow(index + 1, { properties: { text: "ß".repeat((index * 7) % 2000) } }),
       );
-      const append = createRowAppending(createStatements());
+      const append = createAppending();
       await append(connection, rows, STORED_AT);
       await append(connection, [], STORED_AT);
       await append(connection, [textRow(5001, { properties: { last: true } })], STORED_AT);
       const lengths = await rowsOf(connection, "length(properties)::integer");
-      const expected = [...rows, textRow(5001, { properties: { last: true } })].map(({ text }) => [
-        text.length,
-      ]);
+      const expected = [...rows, textRow(5001, { properties: { last: true } })].map(
+        ({ propertiesText }) => [propertiesText.length],
+      );
       expect(lengths).toEqual(expected);
     }));
 
@@ -139,7 +155,7 @@ describe("createRowAppending", () => {
     ["a position", { position: 1.5 }],
   ])("[ES-10] stores nothing of a batch with what is none: %s", (_, broken) =>
     inMemory(async (connection) => {
-      const append = createRowAppending(createStatements());
+      const append = createAppending();
       const bad = [textRow(1, {}), textRow(2, {}, broken)];
       await expect(append(connection, bad, STORED_AT)).rejects.toThrow();
       await append(connection, [textRow(3, {})], STORED_AT);
@@ -156,7 +172,7 @@ describe("createRowAppending", () => {
       run: (sql: string) => connection.run(sql.replace(/using compression \w+/, "")),
     };
     await createTables(Object.assign(Object.create(connection), asBefore));
-    await createRowAppending(createStatements())(connection, [textRow(1, {})], STORED_AT);
+    await createAppending()(connection, [textRow(1, {})], STORED_AT);
     await connection.run("update consumer set position = 1");
     connection.closeSync();
     instance.closeSync();

@@ -20,8 +20,8 @@ export async function fillIndex(
     const last = Math.min(index.end + span, stored);
     const rows = await readEvents(connection, { after: index.end, last, insertIdsSince });
     await index.makeRoom(rows.length);
-    for (const row of rows) {
-      index.add({
+    index.add(
+      rows.map((row) => ({
         projectId: row[0],
         uuid: row[1],
         position: row[2],
@@ -31,8 +31,8 @@ export async function fillIndex(
         receivedAt: new Date(row[6]),
         insertId: row[7],
         isChanged: row[8],
-      });
-    }
+      })),
+    );
     const isCut = rows.length === EVENTS_AT_A_TIME;
     index.keep(isCut ? (rows.at(-1)?.[2] ?? last) : last);
     if (isCut) span = FIRST_SPAN;

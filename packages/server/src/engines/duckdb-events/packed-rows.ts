@@ -1,5 +1,6 @@
 /** Ends a field; in UTF-8 this byte stands for nothing else. */
 export const FIELD_END = 0x1f;
+const FIELD_MARK = String.fromCharCode(FIELD_END);
 /** Stands between two rows. */
 export const ROW_END = 0;
 /** Begins a text of which every byte follows as two hexadecimal digits. */
@@ -23,13 +24,18 @@ export interface PackedRows {
   json(value: string): void;
   /** A field without a value: it has no bytes. */
   absent(): void;
-  endRow(): void;
+  /** Answers whether any text of the row is written in hexadecimal digits. */
+  endRow(): boolean;
+  /** Adds a whole row from bytes that end with it. */
+  copyRow(from: Uint8Array, start: number, end: number, hasHex: boolean): void;
   readonly rowCount: number;
   readonly byteCount: number;
-  /** Whether any text is written in hexadecimal digits. */
+  /** Whether any row has a text in hexadecimal digits. */
   readonly hasHex: boolean;
   /** All rows since the beginning; of use until more is written. */
   bytes(): Uint8Array;
+  /** The texts of the fields that lie at some bytes, without the end of their row. */
+  fieldsAt(start: number, end: number): readonly string[];
   /** Begins anew, in the same memory. */
   clear(): void;
 }
@@ -39,6 +45,7 @@ export function createPackedRows(): PackedRows {
   let at = 0;
   let rowCount = 0;
   let hasHex = false;
+  let isHexRow = false;
 
   function makeRoom(bytes: number): void {
     if (at + bytes <= to.length) return;
@@ -89,7 +96,7 @@ export function createPackedRows(): PackedRows {
     makeRoom(digits.length + 2);
     to[at++] = HEX_MARK;
     at += to.write(digits, at);
-    hasHex = true;
+    isHexRow = true;
   }
 
   return {
@@ -121,6 +128,17 @@ export function createPackedRows(): PackedRows {
       makeRoom(1);
       to[at++] = ROW_END;
       rowCount++;
+      const isHex = isHexRow;
+      hasHex ||= isHex;
+      isHexRow = false;
+      return isHex;
+    },
+    copyRow(from, start, end, isHex) {
+      makeRoom(end - start);
+      to.set(from.subarray(start, end), at);
+      at += end - start;
+      rowCount++;
+      hasHex ||= isHex;
     },
     get rowCount() {
       return rowCount;
@@ -131,11 +149,13 @@ export function createPackedRows(): PackedRows {
     get hasHex() {
       return hasHex;
     },
-    bytes: () => to.subarray(0, Math.max(0, at - 1)),
+    bytes: () => to.subarray(0, at),
+    fieldsAt: (start, end) => to.toString("utf8", start, end).split(FIELD_MARK),
     clear() {
       at = 0;
       rowCount = 0;
       hasHex = false;
+      isHexRow = false;
     },
   };
 }

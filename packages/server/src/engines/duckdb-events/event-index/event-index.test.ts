@@ -4,6 +4,7 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import {
+  type Claim,
   type EventIndex,
   INSERT_ID_SECONDS,
   type IndexedEvent,
@@ -34,6 +35,21 @@ function indexed(position: number, fields: Partial<IndexedEvent> = {}): IndexedE
     ...fields,
   };
 }
+
+const claimOne = (index: EventIndex, event: IndexedEvent) =>
+  index.claim(index.keysOf([event]), 0, 1)[0];
+
+/** Claims events in so many runs: where they are cut makes no difference. */
+function claimInRuns(index: EventIndex, events: readonly IndexedEvent[], runs: number): Claim[] {
+  const keys = index.keysOf(events);
+  const ends = Array.from({ length: runs }, (_, at) =>
+    Math.floor((events.length * (at + 1)) / runs),
+  );
+  return ends.flatMap((end, at) => index.claim(keys, ends[at - 1] ?? 0, end));
+}
+
+const smallUuid = (n: number) => `00000000-0000-7000-8000-${String(n).padStart(12, "0")}`;
+const everyUuid = Array.from({ length: 201 }, (_, n) => smallUuid(n));
 
 /** A process that may die: from its last step on, nothing it does reaches the disk. */
 function createProcess(steps: number) {
@@ -118,7 +134,7 @@ function createStore(runRecords: number) {
       expect(index.end).toBe(known);
       for (const event of table.filter(({ position }) => position > index.end)) {
         await index.makeRoom(1);
-        index.add(event);
+        index.add([event]);
         index.keep(event.position);
       }
     },
@@ -134,7 +150,7 @@ function createStore(runRecords: number) {
 describe("openEventIndex", () => {
   const sending = fc.record({
     projectId: fc.integer({ min: 1, max: 2 }),
-    uuid: fc.nat(200).map((n) => `00000000-0000-7000-8000-${String(n).padStart(12, "0")}`),
+    uuid: fc.nat(200).map(smallUuid),
     event: fc.constantFrom("a", "b"),
     distinctId: fc.constantFrom("x", "y"),
     insertId: fc.option(fc.constantFrom("i", "j", "k")),
@@ -147,6 +163,7 @@ describe("openEventIndex", () => {
       arbitrary: fc.record({
         kind: fc.constant("store"),
         batch: fc.array(sending, { maxLength: 9 }),
+        runs: fc.integer({ min: 1, max: 4 }),
       }),
     },
     {
@@ -170,6 +187,8 @@ describe("openEventIndex", () => {
   type Step = {
     kind: string;
     batch?: readonly (typeof sending extends fc.Arbitrary<infer T> ? T : never)[];
+    /** In so many parts a batch is claimed. */
+    runs?: number;
     steps?: number;
   };
 
@@ -205,7 +224,7 @@ describe("openEventIndex", () => {
           return { kind: "new" };
         };
 
-        for (const { kind, batch = [], steps: life = 0 } of steps as readonly Step[]) {
+        for (const { kind, batch = [], runs = 1, steps: life = 0 } of steps as readonly Step[]) {
           if (kind === "settle") await store.settle();
           else if (kind === "restart" || kind === "lose" || store.isDead) {
             await store.kill();
@@ -230,12 +249,9 @@ describe("openEventIndex", () => {
             } catch {
               continue;
             }
-            const kept: IndexedEvent[] = [];
-            for (const event of events) {
-              const claim = claimedBy(event);
-              expect(store.index.claim(event)).toEqual(claim);
-              if (claim.kind === "new") kept.push(event);
-            }
+            const claims = events.map(claimedBy);
+            expect(claimInRuns(store.index, events, runs)).toEqual(claims);
+            const kept = events.filter((_, at) => claims[at]?.kind === "new");
             if (kind === "refuse") {
               store.index.forget();
               restore(holders, before[0]);
@@ -251,6 +267,13 @@ describe("openEventIndex", () => {
           }
           for (const { projectId, uuid, position } of holders.values()) {
             expect(store.index.find(projectId, uuid)).toBe(position);
+          }
+          for (const projectId of [1, 2]) {
+            const asked = everyUuid.map((uuid) => indexed(1, { projectId, uuid }));
+            const answers = store.index.acquaint(projectId, asked);
+            expect(answers.map((answer) => answer !== "new")).toEqual(
+              everyUuid.map((uuid) => holders.has(`${projectId} ${uuid}`)),
+            );
           }
           expect(store.index.find(3, "00000000-0000-7000-8000-000000000001")).toBeUndefined();
         }
@@ -269,7 +292,7 @@ describe("openEventIndex", () => {
       for (let position = 1; position <= 36 && !store.isDead; position++) {
         const event = indexed(position, { insertId: `id ${position}` });
         await store.index.makeRoom(1).catch(() => {});
-        store.index.claim(event);
+        claimOne(store.index, event);
         store.commit([event], event.position);
         store.index.keep(position);
         await store.settle();
@@ -294,7 +317,7 @@ describe("openEventIndex", () => {
     );
     for (const event of events) {
       await index.makeRoom(1);
-      expect(index.claim(event)).toEqual({ kind: "new" });
+      expect(claimOne(index, event)).toEqual({ kind: "new" });
       index.keep(event.position);
     }
     await index.settle();
@@ -302,9 +325,9 @@ describe("openEventIndex", () => {
     for (const event of events) {
       expect(index.find(1, event.uuid)).toBe(event.position);
       expect(index.find(2, event.uuid)).toBeUndefined();
-      expect(index.claim(event)).toEqual({ kind: "duplicate" });
+      expect(claimOne(index, event)).toEqual({ kind: "duplicate" });
       const again = { ...event, uuid: crypto.randomUUID() };
-      expect(index.claim(again)).toEqual({ kind: "duplicate-of", position: event.position });
+      expect(claimOne(index, again)).toEqual({ kind: "duplicate-of", position: event.position });
     }
     await index.close();
   });
@@ -314,7 +337,7 @@ describe("openEventIndex", () => {
       const index = await openEventIndex({ folder, stored: 100, runRecords: 8, merge: mergeRuns });
       for (let position = index.end + 1; position <= 100; position++) {
         await index.makeRoom(1);
-        index.add(indexed(position));
+        index.add([indexed(position)]);
         index.keep(position);
       }
       await index.settle();
@@ -360,7 +383,7 @@ describe("openEventIndex", () => {
         isFull = false;
         await index.makeRoom(1);
       });
-      index.claim(event);
+      claimOne(index, event);
       index.keep(event.position);
     }
     expect(refused).toBeGreaterThan(0);
@@ -380,14 +403,14 @@ describe("openEventIndex", () => {
     const first = await open();
     for (let position = 1; position <= 4000; position++) {
       await first.makeRoom(1);
-      first.add(indexed(position, { uuid: uuidOf(position) }));
+      first.add([indexed(position, { uuid: uuidOf(position) })]);
       first.keep(position);
       if (position % 1000 === 0) await first.settle();
     }
     expect(readdirSync(folder).filter((name) => name.endsWith(".run")).length).toBe(1);
     for (let position = 4001; position <= 8000; position++) {
       await first.makeRoom(1);
-      first.add(indexed(position, { uuid: uuidOf(position) }));
+      first.add([indexed(position, { uuid: uuidOf(position) })]);
       first.keep(position);
     }
     await first.close();

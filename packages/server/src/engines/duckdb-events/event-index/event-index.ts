@@ -6,7 +6,14 @@ import { Check } from "typebox/value";
 import type { Acquaintance, EventIdentity } from "../../../events/event-store.ts";
 import { StoreUnavailable } from "../../../platform/store-unavailable.ts";
 import { type IndexFiles, indexFiles } from "./index-files.ts";
-import { KEY_WORDS, type KeyHolder } from "./key-records.ts";
+import {
+  type KeyHolder,
+  positionAt,
+  RECORD_WORDS,
+  readHolder,
+  secondsAt,
+  writeHolder,
+} from "./key-records.ts";
 import { DamagedRun, type RunInfo } from "./key-run.ts";
 import { type KeyStore, type KeyStoreOptions, openKeyStore } from "./key-store.ts";
 import { createKeyTable } from "./key-table.ts";
@@ -29,6 +36,15 @@ export interface IndexedEvent {
   readonly isChanged: boolean;
 }
 
+/**
+ * What some events are known by, as two lists of records (see `RECORD_WORDS`), one for each event. In
+ * the second the position is 0 for an event without `$insert_id`.
+ */
+export interface EventKeys {
+  readonly uuids: Uint32Array;
+  readonly insertIds: Uint32Array;
+}
+
 /** How an event relates to those before it. */
 export type Claim =
   | { readonly kind: "new" }
@@ -46,18 +62,31 @@ export type Claim =
 export interface EventIndex {
   /** The position up to which the index knows every stored event. */
   readonly end: number;
+  /** What its keys are made with. */
+  readonly salt: string;
   /** The position of the event that has a uuid. */
   find(projectId: number, uuid: string): number | undefined;
-  acquaint(projectId: number, event: EventIdentity): Acquaintance;
+  /** How events of a project relate to those that are stored, in order. */
+  acquaint(
+    projectId: number,
+    events: readonly Pick<EventIdentity, "uuid" | "event" | "distinctId" | "clientTimestamp">[],
+  ): readonly Acquaintance[];
+  /** Makes the keys of events. They hold for every index with one salt. */
+  keysOf(events: readonly IndexedEvent[]): EventKeys;
   /**
    * Waits until so many events can be kept. Rejects with `StoreUnavailable` when the files of the index
    * cannot be written.
    */
   makeRoom(events: number): Promise<void>;
-  /** Takes uuid and `$insert_id` for an event, or tells who has them. */
-  claim(event: IndexedEvent): Claim;
-  /** Takes them for an event that is stored, whoever has them. */
-  add(event: IndexedEvent): void;
+  /**
+   * Takes uuid and `$insert_id` for events, one after the other, or tells who has them. All are looked
+   * for at once: of many, each is found faster than by itself.
+   * @param start index of the first event in `keys`
+   * @param end index behind the last
+   */
+  claim(keys: EventKeys, start: number, end: number): readonly Claim[];
+  /** Takes them for events that are stored, whoever has them. */
+  add(events: readonly IndexedEvent[]): void;
   /** What was claimed is stored, and so is all that there is up to a position. */
   keep(end: number): void;
   /** What was claimed was not stored. */
@@ -73,6 +102,8 @@ export interface EventIndexOptions {
   readonly stored: number;
   readonly files?: IndexFiles;
   readonly merge?: MergeRuns;
+  /** What the keys of a new index are made with; random unless given. */
+  readonly salt?: string;
   /** Events in memory before they are written to a run; 32,768 unless given. */
   readonly runRecords?: number;
 }
@@ -82,10 +113,14 @@ export const INSERT_ID_SECONDS = 48 * 60 * 60;
 /** They are kept a little longer: events may be stored late. */
 export const KEPT_INSERT_ID_SECONDS = INSERT_ID_SECONDS + 24 * 60 * 60;
 
+const NEW: Claim = { kind: "new" };
+/** What a record says that is only looked for. */
+const SOUGHT: KeyHolder = { position: 1, fingerprint: 0, receivedSeconds: 0 };
+
 /** Most events that may be kept at a time. */
 export const MOST_CLAIMS = 8192;
 const RUN_RECORDS = 32_768;
-const VERSION = 1;
+const VERSION = 2;
 const MANIFEST = "manifest.json";
 const DRAFT = "manifest.json.tmp";
 
@@ -126,18 +161,13 @@ export async function openEventIndex(options: EventIndexOptions): Promise<EventI
   const mostClaims = Math.min(MOST_CLAIMS, runRecords);
   // Full enough for a run, a table takes half as much again while that is written.
   const capacity = Math.ceil(1.5 * runRecords) + mostClaims;
-  const { manifest, uuids, insertIds } = await openStores(options.stored, {
-    folder,
-    files,
-    capacity,
-    runRecords,
-  });
+  const salt = options.salt ?? randomBytes(32).toString("hex");
+  const storeOptions = { folder, files, capacity, runRecords };
+  const { manifest, uuids, insertIds } = await openStores(options.stored, salt, storeOptions);
   const stores = [uuids, insertIds];
   const keys = createRecordKeys(manifest.salt);
   const claimedUuids = createKeyTable(mostClaims);
   const claimedInsertIds = createKeyTable(mostClaims);
-  const uuidKey = new Uint32Array(KEY_WORDS);
-  const insertIdKey = new Uint32Array(KEY_WORDS);
   const closing = new AbortController();
 
   let { end, nextFile } = manifest;
@@ -220,12 +250,33 @@ export async function openEventIndex(options: EventIndexOptions): Promise<EventI
     await saveManifest();
   }
 
-  function holderOf(event: IndexedEvent): KeyHolder {
-    return {
-      position: event.position,
-      fingerprint: event.isChanged ? 0 : fingerprintOf(event),
-      receivedSeconds: Math.max(0, Math.floor(event.receivedAt.getTime() / 1000)),
-    };
+  function keysOf(events: readonly IndexedEvent[]): EventKeys {
+    const uuidRecords = new Uint32Array(RECORD_WORDS * events.length);
+    const insertIdRecords = new Uint32Array(RECORD_WORDS * events.length);
+    for (const [index, event] of events.entries()) {
+      const at = RECORD_WORDS * index;
+      const holder = {
+        position: event.position,
+        fingerprint: event.isChanged ? 0 : fingerprintOf(event),
+        receivedSeconds: Math.max(0, Math.floor(event.receivedAt.getTime() / 1000)),
+      };
+      keys.ofUuid(uuidRecords, at, event.projectId, event.uuid);
+      writeHolder(uuidRecords, index, holder);
+      if (event.insertId === null) continue;
+      keys.ofInsertId(insertIdRecords, at, event, event.insertId);
+      writeHolder(insertIdRecords, index, holder);
+    }
+    return { uuids: uuidRecords, insertIds: insertIdRecords };
+  }
+
+  /** Records with the keys of uuids, of use to look for them. */
+  function soughtUuids(projectId: number, sought: readonly string[]): Uint32Array {
+    const records = new Uint32Array(RECORD_WORDS * sought.length);
+    for (const [index, uuid] of sought.entries()) {
+      keys.ofUuid(records, RECORD_WORDS * index, projectId, uuid);
+      writeHolder(records, index, SOUGHT);
+    }
+    return records;
   }
 
   function clearClaims(): void {
@@ -238,16 +289,26 @@ export async function openEventIndex(options: EventIndexOptions): Promise<EventI
       return end;
     },
 
+    salt: manifest.salt,
+
     find(projectId, uuid) {
-      keys.ofUuid(uuidKey, projectId, uuid);
-      return uuids.find(uuidKey)?.position;
+      const [holder] = uuids.findAll(soughtUuids(projectId, [uuid]), 0, 1);
+      return holder?.position;
     },
 
-    acquaint(projectId, event) {
-      keys.ofUuid(uuidKey, projectId, event.uuid);
-      const holder = uuids.find(uuidKey);
-      return holder ? comparedWith(holder, fingerprintOf(event)) : "new";
+    acquaint(projectId, events) {
+      const sought = soughtUuids(
+        projectId,
+        events.map(({ uuid }) => uuid),
+      );
+      const holders = uuids.findAll(sought, 0, events.length);
+      return events.map((event, index) => {
+        const holder = holders[index];
+        return holder ? comparedWith(holder, fingerprintOf(event)) : "new";
+      });
     },
+
+    keysOf,
 
     async makeRoom(events) {
       if (events > mostClaims) throw new Error("more events than can be claimed at a time");
@@ -259,30 +320,39 @@ export async function openEventIndex(options: EventIndexOptions): Promise<EventI
       }
     },
 
-    claim(event) {
-      const holder = holderOf(event);
-      keys.ofUuid(uuidKey, event.projectId, event.uuid);
-      const known = claimedUuids.find(uuidKey) ?? uuids.find(uuidKey);
-      if (known) return { kind: comparedWith(known, holder.fingerprint) };
-      if (event.insertId !== null) {
-        keys.ofInsertId(insertIdKey, event, event.insertId);
-        const first = claimedInsertIds.find(insertIdKey) ?? insertIds.find(insertIdKey);
-        if (first && holder.receivedSeconds - first.receivedSeconds <= INSERT_ID_SECONDS) {
-          return { kind: "duplicate-of", position: first.position };
+    claim(claimed, start, end) {
+      const uuidHolders = uuids.findAll(claimed.uuids, start, end);
+      const insertIdHolders = insertIds.findAll(claimed.insertIds, start, end);
+      const claims: Claim[] = [];
+      for (let index = start; index < end; index++) {
+        const known = claimedUuids.find(claimed.uuids, index) ?? uuidHolders[index - start];
+        if (known) {
+          const { fingerprint } = readHolder(claimed.uuids, index);
+          claims.push({ kind: comparedWith(known, fingerprint) });
+          continue;
         }
-        claimedInsertIds.put(insertIdKey, holder);
+        if (positionAt(claimed.insertIds, index) > 0) {
+          const first =
+            claimedInsertIds.find(claimed.insertIds, index) ?? insertIdHolders[index - start];
+          const second = secondsAt(claimed.insertIds, index);
+          if (first && second - first.receivedSeconds <= INSERT_ID_SECONDS) {
+            claims.push({ kind: "duplicate-of", position: first.position });
+            continue;
+          }
+          claimedInsertIds.put(claimed.insertIds, index);
+        }
+        claimedUuids.put(claimed.uuids, index);
+        claims.push(NEW);
       }
-      claimedUuids.put(uuidKey, holder);
-      return { kind: "new" };
+      return claims;
     },
 
-    add(event) {
-      const holder = holderOf(event);
-      keys.ofUuid(uuidKey, event.projectId, event.uuid);
-      claimedUuids.put(uuidKey, holder);
-      if (event.insertId === null) return;
-      keys.ofInsertId(insertIdKey, event, event.insertId);
-      claimedInsertIds.put(insertIdKey, holder);
+    add(events) {
+      const added = keysOf(events);
+      for (let index = 0; index < events.length; index++) {
+        claimedUuids.put(added.uuids, index);
+        if (positionAt(added.insertIds, index) > 0) claimedInsertIds.put(added.insertIds, index);
+      }
     },
 
     keep(upTo) {
@@ -327,15 +397,18 @@ function filesOf({ uuids, insertIds }: Pick<Manifest, "uuids" | "insertIds">): R
 
 type StoreOptions = Omit<KeyStoreOptions, "runs">;
 
-/** Opens what the manifest lists and removes everything else; starts anew where that cannot be used. */
-async function openStores(stored: number, options: StoreOptions) {
+/**
+ * Opens what the manifest lists and removes everything else; starts anew, with a salt, where that
+ * cannot be used.
+ */
+async function openStores(stored: number, salt: string, options: StoreOptions) {
   const { folder } = options;
   await mkdir(folder, { recursive: true });
   const found = await readManifest(join(folder, MANIFEST));
   const usable = found && found.end <= stored ? openListed(found, options) : undefined;
   const manifest = usable?.manifest ?? {
     version: VERSION,
-    salt: randomBytes(32).toString("hex"),
+    salt,
     end: 0,
     nextFile: 1,
     uuids: [],

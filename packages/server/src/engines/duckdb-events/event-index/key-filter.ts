@@ -1,6 +1,9 @@
+import { RECORD_WORDS } from "./key-records.ts";
+
 /**
  * A Bloom filter in blocks of one cache line: asking it touches memory once, however many bits it
- * looks at. Says for certain that a key is not there, or that it may be.
+ * looks at. Says for certain that a key is not there, or that it may be. Blocks follow the order of
+ * keys, so that a filter for sorted ones is made from its beginning to its end.
  */
 const BLOCK_WORDS = 16;
 const PROBES = 6;
@@ -17,7 +20,7 @@ export function createKeyFilter(keys: number): Uint32Array {
 
 /** @param at index of the key's first word in `keys` */
 export function addToFilter(filter: Uint32Array, keys: Uint32Array, at: number): void {
-  const block = blockOf(filter, keys[at + 1] as number);
+  const block = blockOf(filter, keys[at] as number);
   const step = (keys[at + 3] as number) | 1;
   let bits = keys[at + 2] as number;
   for (let probe = 0; probe < PROBES; probe++) {
@@ -27,17 +30,51 @@ export function addToFilter(filter: Uint32Array, keys: Uint32Array, at: number):
   }
 }
 
-/** False where the key was never added. */
-export function mayBeIn(filter: Uint32Array, key: Uint32Array): boolean {
-  const block = blockOf(filter, key[1] as number);
-  const step = (key[3] as number) | 1;
-  let bits = key[2] as number;
+/**
+ * False where the key was never added.
+ * @param at index of the key's first word in `keys`
+ */
+export function mayBeIn(filter: Uint32Array, keys: Uint32Array, at: number): boolean {
+  const block = blockOf(filter, keys[at] as number);
+  const step = (keys[at + 3] as number) | 1;
+  let bits = keys[at + 2] as number;
   for (let probe = 0; probe < PROBES; probe++) {
     const word = filter[block + ((bits >>> 28) & 15)] as number;
     if (((word >>> ((bits >>> 23) & 31)) & 1) === 0) return false;
     bits = (bits + step) | 0;
   }
   return true;
+}
+
+/**
+ * Writes to `possible` which of the first `count` of some records may have a key of the filter;
+ * answers how many. In a large filter each key's block is far from all others: the first loop does
+ * nothing but look at one word of each, none of which depends on another, so that the processor
+ * fetches many at a time; the second finds the blocks of what is left near by.
+ * @param asked indexes of records
+ */
+export function keepPossible(
+  filter: Uint32Array,
+  records: Uint32Array,
+  asked: Uint32Array,
+  count: number,
+  possible: Uint32Array,
+): number {
+  let left = 0;
+  for (let n = 0; n < count; n++) {
+    const index = asked[n] as number;
+    const at = index * RECORD_WORDS;
+    const bits = records[at + 2] as number;
+    const word = filter[blockOf(filter, records[at] as number) + ((bits >>> 28) & 15)] as number;
+    possible[left] = index;
+    left += (word >>> ((bits >>> 23) & 31)) & 1;
+  }
+  let kept = 0;
+  for (let n = 0; n < left; n++) {
+    const index = possible[n] as number;
+    if (mayBeIn(filter, records, index * RECORD_WORDS)) possible[kept++] = index;
+  }
+  return kept;
 }
 
 function blockOf(filter: Uint32Array, word: number): number {

@@ -39,15 +39,13 @@ export function secondsAt(records: Uint32Array, index: number): number {
   return records[index * RECORD_WORDS + SECONDS] as number;
 }
 
-/** Writes a record; its key lies in the first words of another array. */
-export function writeRecord(
+/** Writes what a record says of its event; its key is written by itself. */
+export function writeHolder(
   records: Uint32Array,
   index: number,
-  key: Uint32Array,
   { position, fingerprint, receivedSeconds }: KeyHolder,
 ): void {
   const at = index * RECORD_WORDS;
-  for (let word = 0; word < KEY_WORDS; word++) records[at + word] = key[word] as number;
   records[at + POSITION] = position % 2 ** 32;
   records[at + POSITION + 1] = Math.floor(position / 2 ** 32);
   records[at + FINGERPRINT] = fingerprint;

@@ -1,6 +1,6 @@
 import { closeSync, fstatSync, openSync, readSync } from "node:fs";
 import { crc32 } from "node:zlib";
-import { addToFilter, createKeyFilter, mayBeIn } from "./key-filter.ts";
+import { addToFilter, createKeyFilter, keepPossible } from "./key-filter.ts";
 import {
   compareKeys,
   KEY_WORDS,
@@ -83,8 +83,17 @@ export function bytesOf(words: Uint32Array): Uint8Array {
 /** A run that can be asked. */
 export interface KeyRun {
   readonly info: RunInfo;
-  /** Throws {@link DamagedRun} where the file cannot be read. */
-  find(key: Uint32Array): KeyHolder | undefined;
+  /**
+   * Which of some records may have a key of this run: writes their indexes to `possible` and answers
+   * how many they are.
+   * @param asked indexes in `records`, as many as `count`
+   */
+  sift(records: Uint32Array, asked: Uint32Array, count: number, possible: Uint32Array): number;
+  /**
+   * What the run holds for the key of a record. Reads the disk: for those that were sifted out. Throws
+   * {@link DamagedRun} where the file cannot be read.
+   */
+  find(records: Uint32Array, index: number): KeyHolder | undefined;
   close(): void;
 }
 
@@ -143,15 +152,17 @@ export function openKeyRun(path: string, info: RunInfo, known?: RunSummary): Key
 
   return {
     info,
-    find(key) {
-      if (!mayBeIn(filter, key)) return undefined;
-      const word = key[0] as number;
-      for (let word = 0; word < KEY_WORDS; word++) sought[word] = key[word] as number;
+    sift: (records, asked, count, possible) =>
+      keepPossible(filter, records, asked, count, possible),
+    find(records, index) {
+      const start = index * RECORD_WORDS;
+      const word = records[start] as number;
+      for (let word = 0; word < KEY_WORDS; word++) sought[word] = records[start + word] as number;
       for (let at = firstPageOf(word); at < pageStarts.length; at++) {
         if ((pageStarts[at] as number) > word) return undefined;
-        const records = Math.min(PAGE_RECORDS, info.count - at * PAGE_RECORDS);
-        readPage(page.subarray(0, records * RECORD_WORDS), at);
-        const found = findInPage(records);
+        const length = Math.min(PAGE_RECORDS, info.count - at * PAGE_RECORDS);
+        readPage(page.subarray(0, length * RECORD_WORDS), at);
+        const found = findInPage(length);
         if (found >= 0) return readHolder(page, found);
       }
       return undefined;

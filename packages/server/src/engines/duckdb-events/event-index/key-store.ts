@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import type { IndexFiles } from "./index-files.ts";
-import type { KeyHolder } from "./key-records.ts";
+import { type KeyHolder, positionAt } from "./key-records.ts";
 import {
   bytesOf,
   createSummaryBuilder,
@@ -25,8 +25,12 @@ export interface KeyStore {
   readonly fresh: KeyTable;
   /** From the oldest to the latest. */
   readonly runs: readonly RunInfo[];
-  /** The record with a key that has the greatest position. */
-  find(key: Uint32Array): KeyHolder | undefined;
+  /**
+   * For each of some records, in order, what has its key (at the greatest position, where several
+   * have); `undefined` for what nothing has, and for records without a position. All of them are
+   * looked for in one run before the next.
+   */
+  findAll(records: Uint32Array, start: number, end: number): readonly (KeyHolder | undefined)[];
   /** Sets the fresh records apart, for a run to be made of them. Nothing may be set apart already. */
   setApart(): void;
   /** Writes what is set apart to a file; it stays where it is when that fails. */
@@ -62,10 +66,27 @@ export function openKeyStore(options: KeyStoreOptions): KeyStore {
   }
   let fresh = createKeyTable(capacity);
   let apart = createKeyTable(capacity);
+  /** Indexes of records that are looked for. */
+  let asked = new Uint32Array(0);
+  let possible = asked;
 
   /** 0 for the runs that are made of tables, one more for each fourfold size. */
   const sizeOf = ({ count }: RunInfo) =>
     Math.max(0, Math.floor(Math.log(count / runRecords) / Math.log(RUNS_PER_MERGE) + 0.5));
+
+  /** Takes what is found out of what is asked for; answers how many are left. */
+  function withoutFound(
+    count: number,
+    found: readonly (KeyHolder | undefined)[],
+    start: number,
+  ): number {
+    let left = 0;
+    for (let n = 0; n < count; n++) {
+      const index = asked[n] as number;
+      if (found[index - start] === undefined) asked[left++] = index;
+    }
+    return left;
+  }
 
   function leaveOut(isLeftOut: (run: KeyRun) => boolean): void {
     const [gone, kept] = [runs.filter(isLeftOut), runs.filter((run) => !isLeftOut(run))];
@@ -80,15 +101,34 @@ export function openKeyStore(options: KeyStoreOptions): KeyStore {
     get runs() {
       return runs.map(({ info }) => info);
     },
-    find(key) {
-      // What is younger has greater positions.
-      const held = fresh.find(key) ?? apart.find(key);
-      if (held) return held;
-      for (let at = runs.length - 1; at >= 0; at--) {
-        const found = (runs[at] as KeyRun).find(key);
-        if (found) return found;
+    findAll(records, start, end) {
+      const found = new Array<KeyHolder | undefined>(end - start);
+      if (asked.length < end - start) {
+        asked = new Uint32Array(end - start);
+        possible = new Uint32Array(end - start);
       }
-      return undefined;
+      let count = 0;
+      // What is younger has greater positions.
+      for (let index = start; index < end; index++) {
+        if (positionAt(records, index) === 0) continue;
+        const held = fresh.find(records, index) ?? apart.find(records, index);
+        if (held) found[index - start] = held;
+        else asked[count++] = index;
+      }
+      for (let at = runs.length - 1; at >= 0 && count > 0; at--) {
+        const run = runs[at] as KeyRun;
+        const many = run.sift(records, asked, count, possible);
+        let hits = 0;
+        for (let n = 0; n < many; n++) {
+          const index = possible[n] as number;
+          const held = run.find(records, index);
+          if (!held) continue;
+          found[index - start] = held;
+          hits++;
+        }
+        if (hits > 0) count = withoutFound(count, found, start);
+      }
+      return found;
     },
     setApart() {
       [fresh, apart] = [apart, fresh];

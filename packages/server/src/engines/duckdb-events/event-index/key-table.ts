@@ -7,7 +7,6 @@ import {
   RECORD_WORDS,
   readHolder,
   secondsAt,
-  writeRecord,
 } from "./key-records.ts";
 
 /** Records in memory, found by key. Takes no more than it was made for. */
@@ -15,9 +14,10 @@ export interface KeyTable {
   readonly size: number;
   /** When the latest of its events was received; 0 while it is empty. */
   readonly lastSecond: number;
-  find(key: Uint32Array): KeyHolder | undefined;
-  /** Of two records with one key the one of the greater position stays. */
-  put(key: Uint32Array, holder: KeyHolder): void;
+  /** What is held for the key of the record at an index of a list. */
+  find(records: Uint32Array, index: number): KeyHolder | undefined;
+  /** Adds the record at an index of a list. Of two with one key that of the greater position stays. */
+  put(records: Uint32Array, index: number): void;
   putAll(from: KeyTable): void;
   /** The records in the order in which they came, without copying them. */
   readonly records: Uint32Array;
@@ -71,6 +71,13 @@ export function createKeyTable(capacity: number): KeyTable {
     return size - 1;
   }
 
+  function put(others: Uint32Array, index: number): void {
+    const place = placeFor(others, index * RECORD_WORDS, positionAt(others, index));
+    if (place < 0) return;
+    copyRecord(others, index, records, place);
+    lastSecond = Math.max(lastSecond, secondsAt(others, index));
+  }
+
   return {
     get size() {
       return size;
@@ -81,24 +88,14 @@ export function createKeyTable(capacity: number): KeyTable {
     get records() {
       return records.subarray(0, size * RECORD_WORDS);
     },
-    find(key) {
-      const held = slots[slotOf(key, 0)] as number;
+    find(others, index) {
+      const held = slots[slotOf(others, index * RECORD_WORDS)] as number;
       return held === 0 ? undefined : readHolder(records, (held & NUMBER_MASK) - 1);
     },
-    put(key, holder) {
-      const place = placeFor(key, 0, holder.position);
-      if (place < 0) return;
-      writeRecord(records, place, key, holder);
-      lastSecond = Math.max(lastSecond, holder.receivedSeconds);
-    },
+    put,
     putAll(from) {
       const others = from.records;
-      for (let index = 0; index < from.size; index++) {
-        const place = placeFor(others, index * RECORD_WORDS, positionAt(others, index));
-        if (place < 0) continue;
-        copyRecord(others, index, records, place);
-        lastSecond = Math.max(lastSecond, secondsAt(others, index));
-      }
+      for (let index = 0; index < from.size; index++) put(others, index);
     },
     clear() {
       slots.fill(0);

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { indexFiles } from "./index-files.ts";
-import { KEY_WORDS } from "./key-records.ts";
+import { RECORD_WORDS, writeHolder } from "./key-records.ts";
 import { openKeyRun, type RunInfo } from "./key-run.ts";
 import { openKeyStore } from "./key-store.ts";
 import { mergeRuns } from "./merge-runs.ts";
@@ -14,11 +14,12 @@ interface Entry {
   readonly second: number;
 }
 
-/** Keys of a few numbers, many of which agree in their first word. */
-function keyOf(number: number): Uint32Array {
-  const key = new Uint32Array(KEY_WORDS);
-  key.set([number % 7 === 0 ? 2 ** 32 - 1 : Math.imul(number >> 2, 0x9e3779b1), number, 1, 2]);
-  return key;
+/** Records with keys of a few numbers, many of which agree in their first word. */
+function recordOf(number: number, position = 1, receivedSeconds = 0): Uint32Array {
+  const record = new Uint32Array(RECORD_WORDS);
+  record.set([number % 7 === 0 ? 2 ** 32 - 1 : Math.imul(number >> 2, 0x9e3779b1), number, 1, 2]);
+  writeHolder(record, 0, { position, fingerprint: number, receivedSeconds });
+  return record;
 }
 
 /** Writes runs, merges them, and compares with a map. Positions follow the order of the entries. */
@@ -31,7 +32,7 @@ async function checkMerge(lists: readonly (readonly Entry[])[], sinceSecond: num
   for (const [at, entries] of lists.entries()) {
     for (const { key, second } of entries) {
       position++;
-      store.fresh.put(keyOf(key), { position, fingerprint: key, receivedSeconds: second });
+      store.fresh.put(recordOf(key, position, second), 0);
     }
     store.setApart();
     await store.writeRun(`${at}.run`);
@@ -61,9 +62,12 @@ async function checkMerge(lists: readonly (readonly Entry[])[], sinceSecond: num
         fingerprint: key,
         receivedSeconds: holder.second,
       };
-      expect(run.find(keyOf(key))).toEqual(found);
+      expect(run.find(recordOf(key), 0)).toEqual(found);
+      // Whatever is there passes the filter.
+      const possible = run.sift(recordOf(key), Uint32Array.of(0), 1, new Uint32Array(1));
+      if (holder) expect(possible).toBe(1);
     }
-    expect(run.find(keyOf(999_999))).toBeUndefined();
+    expect(run.find(recordOf(999_999), 0)).toBeUndefined();
     run.close();
   }
   store.close();

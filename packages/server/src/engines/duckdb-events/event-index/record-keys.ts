@@ -5,16 +5,16 @@ import { KEY_WORDS } from "./key-records.ts";
 /** Makes the 128-bit keys of one index. Whoever does not know its salt cannot choose them. */
 export interface RecordKeys {
   /**
-   * Writes the key of a uuid (with dashes). Two uuids of a project never share a key; uuids of two
-   * projects do by accident only.
+   * Writes the key of a uuid (with dashes), as four words from `at` on. Two uuids of a project never
+   * share a key; uuids of two projects do by accident only.
    */
-  ofUuid(key: Uint32Array, projectId: number, uuid: string): void;
+  ofUuid(to: Uint32Array, at: number, projectId: number, uuid: string): void;
   /**
    * Writes the key of what makes two events with a client's `$insert_id` one. Whoever may send events
    * to a project can make two of its keys the same, as by sending the same ids; across projects
    * nobody can.
    */
-  ofInsertId(key: Uint32Array, event: InsertIdentity, insertId: string): void;
+  ofInsertId(to: Uint32Array, at: number, event: InsertIdentity, insertId: string): void;
 }
 
 export interface InsertIdentity {
@@ -50,7 +50,7 @@ export function createRecordKeys(salt: string): RecordKeys {
    * Writes four words as a key of a project. A Feistel network: what is done to one word depends on
    * another one that stays, so that it could be undone, and no two become one.
    */
-  function mix(key: Uint32Array, projectId: number, words: Words): void {
+  function mix(to: Uint32Array, at: number, projectId: number, words: Words): void {
     const constants = constantsOf(projectId);
     let a = (constants[0] as number) ^ words[0];
     let b = (constants[1] as number) ^ words[1];
@@ -65,28 +65,28 @@ export function createRecordKeys(salt: string): RecordKeys {
       c = d;
       d = first;
     }
-    key[0] = a;
-    key[1] = b;
-    key[2] = c;
-    key[3] = d;
+    to[at] = a;
+    to[at + 1] = b;
+    to[at + 2] = c;
+    to[at + 3] = d;
   }
 
   return {
-    ofUuid(key, projectId, uuid) {
-      mix(key, projectId, [
+    ofUuid(to, at, projectId, uuid) {
+      mix(to, at, projectId, [
         hexWord(uuid, 0, 4),
         hexWord(uuid, 9, 14),
         hexWord(uuid, 19, 24),
         hexWord(uuid, 28, 32),
       ]);
     },
-    ofInsertId(key, { projectId, event, distinctId }, insertId) {
+    ofInsertId(to, at, { projectId, event, distinctId }, insertId) {
       // With their lengths, texts cannot pass into one another.
       const state: Words = [event.length, distinctId.length, insertId.length, 1];
       hashText(state, event);
       hashText(state, distinctId);
       hashText(state, insertId);
-      mix(key, projectId, state);
+      mix(to, at, projectId, state);
     },
   };
 }
