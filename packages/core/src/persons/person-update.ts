@@ -120,6 +120,9 @@ export function touchedIds(event: CapturedEvent): TouchedIds {
   if (ownValue(properties, "$process_person_profile") === false) {
     return { distinctIds: [], group: null };
   }
+  if (!LINKING_EVENTS.has(event.event) && event.event !== "$groupidentify") {
+    return { distinctIds: [distinctId], group: null };
+  }
   const link = linkOf(event, distinctId, []);
   const update = event.event === "$groupidentify" ? groupUpdateOf(properties) : null;
   const group = update === "invalid" || update === null ? null : update;

@@ -1,3 +1,4 @@
+import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { sampleEvent } from "./event-log.contract.ts";
 import {
@@ -205,6 +206,62 @@ describe("PendingPersons", () => {
     expect(chain.asked.length).toBeLessThan(100);
     chain.pending.applied(1000);
     await linked;
+  });
+
+  it("[PI-10] waits for exactly what is pending, whatever was noted and applied in between", async () => {
+    const ids = ["a", "b", "c"];
+    const id = fc.constantFrom(...ids);
+    const step = fc.oneof(
+      fc.record({ kind: fc.constant("event"), id, other: fc.constant(null) } as const),
+      fc.record({ kind: fc.constant("event"), id, other: id } as const),
+      fc.record({
+        kind: fc.constant("applied"),
+        share: fc.double({ min: 0, max: 1, noNaN: true }),
+      } as const),
+    );
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { maxLength: 25 }), id, async (steps, asked) => {
+        const noted: { position: number; ids: readonly string[] }[] = [];
+        let done = 0;
+        const personOf = (id: string, upTo: number) => {
+          const person = new Set([id]);
+          for (const _ of ids) {
+            for (const { ids } of noted.slice(0, upTo)) {
+              if (ids.some((one) => person.has(one))) for (const one of ids) person.add(one);
+            }
+          }
+          return person;
+        };
+        // The store knows what is applied.
+        const distinctIdsOf = async (_projectId: number, id: string) => [...personOf(id, done)];
+        const { pending } = pendingOver([], { distinctIdsOf });
+        const apply = (upTo: number) => {
+          done = upTo;
+          pending.applied(done);
+        };
+        for (const one of steps) {
+          if (one.kind === "applied") {
+            apply(done + Math.floor(one.share * (noted.length - done)));
+          } else {
+            const position = noted.length + 1;
+            const isLink = one.other !== null && one.other !== one.id;
+            const fields = isLink ? identify(one.other, one.id) : { distinctId: one.id };
+            pending.add([entry(position, fields)]);
+            noted.push({ position, ids: isLink ? [one.id, one.other] : [one.id] });
+          }
+        }
+        const person = personOf(asked, noted.length);
+        const last = noted.findLast((one) => one.ids.some((id) => person.has(id)))?.position ?? 0;
+        const waiting = pending.settled(1, { distinctIds: [asked] });
+        if (last > done) {
+          apply(last - 1);
+          expect(await isSettled(waiting)).toBe(false);
+          apply(last);
+        }
+        expect(await isSettled(waiting)).toBe(true);
+      }),
+      { numRuns: 60 },
+    );
   });
 
   it("[PI-54] lets captures wait while changes are far behind, for a short while", async () => {

@@ -69,36 +69,62 @@ const MAX_ATTEMPTS = 3;
 export function createPendingPersons(options: PendingPersonsOptions): PendingPersons {
   const { distinctIdsOf, touches = touchedIds, maxWaitMs = 2000 } = options;
   const { maxLag = 400, maxKeepUpMs = 250, maxNoted = 50_000 } = options;
-  /** Position of the last pending event of each id. */
-  const positions = new Map<string, number>();
-  /** The ids that pending events make one person with an id, and the last such event of each. */
-  const links = new Map<string, Map<string, number>>();
-  /** Both as a queue, oldest first: what `applied` takes off. */
-  let queue: Noted[] = [];
-  /** Position of the last noted event of each project. */
-  const lastPositions = new Map<number, number>();
-  /** How many of the queue are taken off already; they are cut off now and then. */
-  let taken = 0;
+  // What is noted goes into the young generation. The old one is forgotten as a whole once all of it
+  // is applied: nothing is taken off one by one. What is applied already means nothing in either.
+  let young = newGeneration();
+  let old = newGeneration();
   let waiters: Waiter[] = [];
   let done = 0;
   let unknownUpTo = 0;
 
-  function note({ key, linkedId, position }: Noted): void {
-    queue.push({ key, linkedId, position });
-    positions.set(key, Math.max(positions.get(key) ?? 0, position));
-    if (linkedId === null) return;
-    const linked = links.get(key) ?? new Map<string, number>();
-    links.set(key, linked);
-    linked.set(linkedId, Math.max(linked.get(linkedId) ?? 0, position));
+  /** Forgets what is applied, as far as that is a generation. */
+  function forgetDone(): void {
+    if (old.last > done || young.count === 0) return;
+    old = young.last > done ? young : newGeneration();
+    young = newGeneration();
   }
 
-  function drop({ key, linkedId, position }: Noted): void {
-    if (positions.get(key) === position) positions.delete(key);
-    if (linkedId === null) return;
-    const linked = links.get(key);
-    if (linked?.get(linkedId) !== position) return;
-    linked.delete(linkedId);
-    if (linked.size === 0) links.delete(key);
+  function note(
+    projectId: number,
+    { distinctIds, group, position }: TouchedIds & { readonly position: number },
+  ): void {
+    let notes = young.projects.get(projectId);
+    if (!notes) {
+      notes = newNotes();
+      young.projects.set(projectId, notes);
+    }
+    const [first, second] = distinctIds;
+    for (const id of distinctIds)
+      notes.persons.set(id, Math.max(notes.persons.get(id) ?? 0, position));
+    if (first !== undefined && second !== undefined) {
+      noteLink(notes, first, second, position);
+      noteLink(notes, second, first, position);
+    }
+    if (group) {
+      const key = groupKey(group.type, group.key);
+      notes.groups.set(key, Math.max(notes.groups.get(key) ?? 0, position));
+    }
+    notes.last = Math.max(notes.last, position);
+    young.last = Math.max(young.last, position);
+    young.count++;
+  }
+
+  /** Position of the last noted event of a project. */
+  const lastOfProject = (projectId: number) =>
+    Math.max(young.projects.get(projectId)?.last ?? 0, old.projects.get(projectId)?.last ?? 0);
+
+  const lastOf = (kind: "persons" | "groups", projectId: number, key: string) =>
+    Math.max(
+      young.projects.get(projectId)?.[kind].get(key) ?? 0,
+      old.projects.get(projectId)?.[kind].get(key) ?? 0,
+    );
+
+  /** The ids that pending events make one person with an id. */
+  function* linkedTo(projectId: number, distinctId: string): Generator<string> {
+    for (const { projects } of [young, old]) {
+      const linked = projects.get(projectId)?.links.get(distinctId);
+      for (const [id, position] of linked ?? []) if (position > done) yield id;
+    }
   }
 
   /** All ids of the persons of some ids, once everything pending is applied. */
@@ -118,7 +144,7 @@ export function createPendingPersons(options: PendingPersonsOptions): PendingPer
         if (others === "too-many") return "too-many";
         for (const one of [id, ...others]) {
           ids.add(one);
-          for (const linked of links.get(personKey(projectId, one))?.keys() ?? []) open.add(linked);
+          for (const linked of linkedTo(projectId, one)) open.add(linked);
         }
       }
       for (const id of ids) open.delete(id);
@@ -129,29 +155,25 @@ export function createPendingPersons(options: PendingPersonsOptions): PendingPer
   /** Position of the last pending event that changes the person of some ids; 0 when there is none. */
   async function lastChangeOf(projectId: number, distinctIds: readonly string[]): Promise<number> {
     // What is captured from now on is none of the request's business.
-    const last = lastPositions.get(projectId) ?? 0;
-    for (let attempt = 0; attempt < MAX_ATTEMPTS && last > done; attempt++) {
+    const end = lastOfProject(projectId);
+    for (let attempt = 0; attempt < MAX_ATTEMPTS && end > done; attempt++) {
       const doneBefore = done;
       const ids = await idsOfOnePerson(projectId, distinctIds);
       if (ids === "too-many") break;
       // Links applied meanwhile may be missing both in what the store said and in what is pending.
       if (done !== doneBefore) continue;
       let position = 0;
-      for (const id of ids) {
-        position = Math.max(position, positions.get(personKey(projectId, id)) ?? 0);
-      }
-      return Math.min(position, last);
+      for (const id of ids) position = Math.max(position, lastOf("persons", projectId, id));
+      return Math.min(position, end);
     }
-    return last;
+    return end;
   }
 
   /** Gives up knowing whom pending events change: the stages that apply them are far behind. */
   function forgetWhom(): void {
-    unknownUpTo = Math.max(unknownUpTo, queue.at(-1)?.position ?? 0);
-    queue = [];
-    taken = 0;
-    positions.clear();
-    links.clear();
+    unknownUpTo = Math.max(unknownUpTo, young.last, old.last);
+    young = newGeneration();
+    old = newGeneration();
   }
 
   function reached(position: number, waitMs = maxWaitMs): Promise<void> | undefined {
@@ -175,23 +197,14 @@ export function createPendingPersons(options: PendingPersonsOptions): PendingPer
   return {
     add(entries) {
       for (const { position, event } of entries) {
-        if (position <= done) continue;
-        const { projectId } = event;
+        if (!(position > done)) continue;
         const { distinctIds, group } = touches(event);
-        const [first, second] = distinctIds;
-        if (first !== undefined) {
-          note({ key: personKey(projectId, first), linkedId: second ?? null, position });
-        }
-        if (second !== undefined) {
-          note({ key: personKey(projectId, second), linkedId: first ?? null, position });
-        }
-        if (group) {
-          note({ key: groupKey(projectId, group.type, group.key), linkedId: null, position });
-        }
-        if (first === undefined && !group) continue;
-        lastPositions.set(projectId, Math.max(lastPositions.get(projectId) ?? 0, position));
+        if (distinctIds.length > 0 || group)
+          note(event.projectId, { distinctIds, group, position });
       }
-      if (queue.length - taken > maxNoted) forgetWhom();
+      if (young.count + old.count <= maxNoted) return;
+      forgetDone();
+      if (young.count + old.count > maxNoted) forgetWhom();
     },
 
     keptUp: (position) => reached(position - maxLag, maxKeepUpMs),
@@ -205,14 +218,7 @@ export function createPendingPersons(options: PendingPersonsOptions): PendingPer
     applied(upTo) {
       if (upTo <= done) return;
       done = upTo;
-      for (let next = queue[taken]; next && next.position <= upTo; next = queue[taken]) {
-        drop(next);
-        taken++;
-      }
-      if (taken > 1000 && taken * 2 > queue.length) {
-        queue = queue.slice(taken);
-        taken = 0;
-      }
+      forgetDone();
       if (waiters.length === 0) return;
       const ready = waiters.filter(({ position }) => position <= upTo);
       waiters = waiters.filter(({ position }) => position > upTo);
@@ -220,11 +226,11 @@ export function createPendingPersons(options: PendingPersonsOptions): PendingPer
     },
 
     settled(projectId, { distinctIds, groups = {} }) {
-      if ((lastPositions.get(projectId) ?? 0) <= done) return reached(unknownUpTo);
+      if (lastOfProject(projectId) <= done) return reached(unknownUpTo);
       let position = unknownUpTo;
       for (const [type, key] of Object.entries(groups)) {
-        const group = groupKey(projectId, cleanText(type), cleanText(key));
-        position = Math.max(position, positions.get(group) ?? 0);
+        const group = groupKey(cleanText(type), cleanText(key));
+        position = Math.max(position, lastOf("groups", projectId, group));
       }
       if (distinctIds.length === 0) return reached(position);
       return lastChangeOf(projectId, distinctIds.map(cleanText)).then((lastChange) =>
@@ -234,15 +240,35 @@ export function createPendingPersons(options: PendingPersonsOptions): PendingPer
   };
 }
 
-/** That an event, at its position in the log, changes what a key stands for. */
-interface Noted {
-  readonly key: string;
-  /** The other id of an event that makes two ids one person. */
-  readonly linkedId: string | null;
-  readonly position: number;
+/** Position of the last event of each kind that is noted. */
+interface Generation {
+  readonly projects: Map<number, ProjectNotes>;
+  last: number;
+  count: number;
 }
 
-const personKey = (projectId: number, distinctId: string) => `${projectId} ${distinctId}`;
-// A line break keeps the two kinds of keys and their parts apart: no number holds one.
-const groupKey = (projectId: number, type: string, key: string) =>
-  `${projectId}\n${type.length}\n${type}${key}`;
+interface ProjectNotes {
+  /** By distinct id. */
+  readonly persons: Map<string, number>;
+  /** By `groupKey`. */
+  readonly groups: Map<string, number>;
+  /** By distinct id, then by the other id that events make one person with it. */
+  readonly links: Map<string, Map<string, number>>;
+  last: number;
+}
+
+function newGeneration(): Generation {
+  return { projects: new Map(), last: 0, count: 0 };
+}
+
+function newNotes(): ProjectNotes {
+  return { persons: new Map(), groups: new Map(), links: new Map(), last: 0 };
+}
+
+function noteLink({ links }: ProjectNotes, from: string, to: string, position: number): void {
+  const linked = links.get(from) ?? new Map<string, number>();
+  links.set(from, linked.set(to, Math.max(linked.get(to) ?? 0, position)));
+}
+
+// The length keeps the two apart, whatever is in them.
+const groupKey = (type: string, key: string) => `${type.length}\n${type}${key}`;
