@@ -83,10 +83,10 @@ export class PropertySheet {
   /** `textLength`, where known, is the length of the properties' JSON text; it saves counting. */
   constructor({ properties, times }: StoredProperties = EMPTY, textLength?: number) {
     for (const [name, value] of Object.entries(properties)) {
-      this.#insert(name, newEntry({ value, source: "unknown", atMs: Number.MIN_SAFE_INTEGER }));
+      this.#insert(newEntry(name, { value, source: "unknown", atMs: Number.MIN_SAFE_INTEGER }));
     }
     if (textLength !== undefined && this.#entries.size > 0) this.#length = textLength - 1;
-    else for (const [name, entry] of this.#entries) this.#length += lengthIn(name, entry);
+    else for (const entry of this.#entries.values()) this.#length += lengthIn(entry);
     if ("runs" in times) this.#readRuns(times);
     else this.#readTimes(times);
   }
@@ -157,9 +157,9 @@ export class PropertySheet {
 
   #writeText(): string {
     let text = "";
-    for (const [name, entry] of this.#entries) {
+    for (const entry of this.#entries.values()) {
       if (entry.value === undefined) continue;
-      text += (text === "" ? "{" : ",") + takeMember(name, entry);
+      text += (text === "" ? "{" : ",") + takeMember(entry);
     }
     return text === "" ? "{}" : `${text}}`;
   }
@@ -169,19 +169,19 @@ export class PropertySheet {
     let text = "";
     let takenUpTo = 0;
     let at = 1;
-    for (const [name, entry] of this.#entries) {
+    for (const entry of this.#entries.values()) {
       if (entry.value === undefined) continue;
       const { written } = entry;
       if (entry.member === undefined && written > 0) at += written + 1;
       else if (written > 0) {
-        text += old.slice(takenUpTo, at) + takeMember(name, entry);
+        text += old.slice(takenUpTo, at) + takeMember(entry);
         takenUpTo = at + written;
         at = takenUpTo + 1;
       } else {
         // New ones are behind all others.
         text += old.slice(takenUpTo, -1);
         takenUpTo = old.length - 1;
-        text += (text.length > 1 ? "," : "") + takeMember(name, entry);
+        text += (text.length > 1 ? "," : "") + takeMember(entry);
       }
     }
     return text + old.slice(takenUpTo);
@@ -198,7 +198,7 @@ export class PropertySheet {
     let count = 0;
     let lastSource: Entry["source"] = "unknown";
     let lastMs = 0;
-    for (const [name, { value, source, atMs }] of this.#entries) {
+    for (const { name, value, source, atMs } of this.#entries.values()) {
       if (value === undefined) {
         removed += `,${nameText(name)}${atMs}`;
         continue;
@@ -266,10 +266,7 @@ export class PropertySheet {
     if (!isChanged) return "unchanged";
     if (growth > 0 && this.#length + growth >= MAX_PROPERTIES_LENGTH) return undefined;
     for (let at = 0; at < values.length; at++) {
-      this.#setPresent((names[at] as AutomaticName).name, entries[at] as Entry, {
-        value: values[at] as Json,
-        atMs,
-      });
+      this.#setPresent(entries[at] as Entry, values[at] as Json, atMs);
     }
     return "changed";
   }
@@ -309,7 +306,7 @@ export class PropertySheet {
         leftBehind = true;
         continue;
       }
-      this.#add(name, newEntry({ value, source: source === "set" ? "set" : "setOnce", atMs }));
+      this.#add(newEntry(name, { value, source: source === "set" ? "set" : "setOnce", atMs }));
       changed = true;
     }
     for (const [name, { value, atMs }] of other.#entries) {
@@ -356,11 +353,11 @@ export class PropertySheet {
     const entry = this.#entries.get(name);
     if (entry?.value === undefined) {
       if (entry && atMs < entry.atMs) return false;
-      this.#add(name, newEntry({ value, source: "setOnce", atMs }));
+      this.#add(newEntry(name, { value, source: "setOnce", atMs }));
       return true;
     }
     if (entry.source !== "setOnce" || atMs >= entry.atMs) return false;
-    this.#replace(name, entry, value);
+    this.#replace(entry, value);
     entry.atMs = atMs;
     return true;
   }
@@ -369,18 +366,18 @@ export class PropertySheet {
     const entry = this.#entries.get(name);
     if (entry?.value === undefined) {
       if (entry && atMs < entry.atMs) return false;
-      this.#add(name, newEntry({ value, source: "set", atMs }));
+      this.#add(newEntry(name, { value, source: "set", atMs }));
       return true;
     }
-    return this.#setPresent(name, entry, { value, atMs });
+    return this.#setPresent(entry, value, atMs);
   }
 
-  #setPresent(name: string, entry: Entry, { value, atMs }: { value: Json; atMs: number }): boolean {
+  #setPresent(entry: Entry, value: Json, atMs: number): boolean {
     if (entry.source === "set") {
       if (atMs < entry.atMs) return false;
       if (atMs === entry.atMs && isSame(entry.value, value)) return false;
     }
-    this.#replace(name, entry, value);
+    this.#replace(entry, value);
     date(entry, "set", atMs);
     return true;
   }
@@ -391,7 +388,7 @@ export class PropertySheet {
       if (atMs < entry.atMs) return false;
       if (entry.value === undefined && atMs === entry.atMs) return false;
       if (entry.value !== undefined) {
-        this.#length -= lengthIn(name, entry);
+        this.#length -= lengthIn(entry);
         this.#entries.delete(name);
         this.#rewrite();
       }
@@ -401,24 +398,24 @@ export class PropertySheet {
   }
 
   /** Adds a property that is absent, behind the others. */
-  #add(name: string, entry: Entry): void {
-    if (this.#entries.delete(name)) this.#removals--;
-    this.#insert(name, entry);
-    this.#length += lengthIn(name, entry);
+  #add(entry: Entry): void {
+    if (this.#entries.delete(entry.name)) this.#removals--;
+    this.#insert(entry);
+    this.#length += lengthIn(entry);
     this.#isWritten = false;
   }
 
-  #insert(name: string, entry: Entry): void {
-    this.#entries.set(name, entry);
-    if (FIRST_OF_INDEX.test(name)) this.#mayHaveIndexes = true;
+  #insert(entry: Entry): void {
+    this.#entries.set(entry.name, entry);
+    if (FIRST_OF_INDEX.test(entry.name)) this.#mayHaveIndexes = true;
   }
 
   /** Gives a property that is present another value. */
-  #replace(name: string, entry: Entry, value: Json): void {
+  #replace(entry: Entry, value: Json): void {
     if (isSame(entry.value, value)) return;
-    this.#length -= lengthIn(name, entry);
+    this.#length -= lengthIn(entry);
     entry.value = value;
-    entry.member = nameText(name) + valueText(value);
+    entry.member = nameText(entry.name) + valueText(value);
     entry.length = entry.member.length;
     this.#length += entry.length + 1;
     this.#isWritten = false;
@@ -436,7 +433,7 @@ export class PropertySheet {
     if (known) known.atMs = atMs;
     else {
       this.#removals++;
-      this.#insert(name, newEntry({ value: undefined, source: "set", atMs }));
+      this.#insert(newEntry(name, { value: undefined, source: "set", atMs }));
     }
     if (this.#removals <= MAX_REMEMBERED_REMOVALS) return;
     let earliest: string | undefined;
@@ -463,6 +460,7 @@ export class PropertySheet {
 
 /** A property, or what is remembered of one that was removed. */
 interface Entry {
+  readonly name: string;
   /** Absent where it was removed. */
   value: Json | undefined;
   /** What gave it its value, or removed it (which counts as `set`); unknown where nothing was noted. */
@@ -488,13 +486,16 @@ interface KnownAutomatic {
 
 const SOURCES = ["unknown", "set", "setOnce"] as const;
 
-function newEntry({ value, source, atMs }: Pick<Entry, "value" | "source" | "atMs">): Entry {
-  return { value, source, atMs, length: -1, written: 0, member: undefined };
+function newEntry(
+  name: string,
+  { value, source, atMs }: Pick<Entry, "value" | "source" | "atMs">,
+): Entry {
+  return { name, value, source, atMs, length: -1, written: 0, member: undefined };
 }
 
 /** The member of the text that is made now, or was when the value changed: from now on it is written. */
-function takeMember(name: string, entry: Entry): string {
-  const member = entry.member ?? nameText(name) + valueText(entry.value as Json);
+function takeMember(entry: Entry): string {
+  const member = entry.member ?? nameText(entry.name) + valueText(entry.value as Json);
   entry.member = undefined;
   entry.length = member.length;
   entry.written = member.length;
@@ -502,8 +503,8 @@ function takeMember(name: string, entry: Entry): string {
 }
 
 /** What a present property adds to the JSON text: its member and a comma. */
-function lengthIn(name: string, entry: Entry): number {
-  if (entry.length < 0) entry.length = lengthOf(name, entry.value as Json) - 1;
+function lengthIn(entry: Entry): number {
+  if (entry.length < 0) entry.length = lengthOf(entry.name, entry.value as Json) - 1;
   return entry.length + 1;
 }
 
