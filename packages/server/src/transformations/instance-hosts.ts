@@ -19,6 +19,8 @@ export interface InstanceHosts {
 }
 
 const MAX_REMEMBERED = 1_000;
+/** Refusals of jobs are told so often. */
+const TELL_AGAIN_MS = 10_000;
 const NO_SDK = { name: "", version: "" };
 
 export function createInstanceHosts({
@@ -56,6 +58,24 @@ export function createInstanceHosts({
       captures.delete(oldest ?? "");
     }
     return index;
+  }
+
+  /** By config: when its log was told last that jobs are refused, and how many were since. */
+  const full = new Map<number, { toldAtMs: number; refused: number }>();
+
+  /** Nobody may wait for the promise of a refused job. */
+  function tellFull(stage: Stage): void {
+    const nowMs = clock().getTime();
+    const known = full.get(stage.configId);
+    const refused = (known?.refused ?? 0) + 1;
+    if (known && nowMs - known.toldAtMs < TELL_AGAIN_MS) {
+      known.refused = refused;
+      return;
+    }
+    full.set(stage.configId, { toldAtMs: nowMs, refused: 0 });
+    const count = refused === 1 ? "A job was" : `${refused} jobs were`;
+    const message = `${count} refused: too many of this transformation wait.`;
+    journal.log(stage, { source: "SYSTEM", level: "warn", message });
   }
 
   async function take(stage: Stage, asked: SandboxCapture, { event }: SandboxCause): Promise<void> {
@@ -101,7 +121,9 @@ export function createInstanceHosts({
       async enqueueJob(name, payload: Json, runAt) {
         const { projectId, configId } = stage;
         const added = await jobs.add({ projectId, configId, name, payload, runAt });
-        if (added === "full") throw new Error("too many jobs of this transformation wait");
+        if (added !== "full") return;
+        tellFull(stage);
+        throw new Error("too many jobs of this transformation wait");
       },
       locate: (address) => places.locate(address),
       countMetric: (name, kind, value) => journal.countOwn(stage, name, { kind, value }),

@@ -11,8 +11,13 @@ import type {
 
 /** Runs what transformations asked for later: their jobs, and their tasks by the clock. */
 export interface RunLater {
-  /** Runs what is due now, after what is running; never rejects. */
+  /**
+   * Begins what is due now, but for what its config is still busy with; never rejects. Answers what
+   * resolves once all that runs is done.
+   */
   tick(): Promise<void>;
+  /** Begins no more, and waits for what is under way. */
+  close(): Promise<void>;
 }
 
 const PERIOD_MS: Readonly<Record<ScheduledTask, number>> = {
@@ -22,7 +27,8 @@ const PERIOD_MS: Readonly<Record<ScheduledTask, number>> = {
 };
 const TASKS = Object.keys(PERIOD_MS) as readonly ScheduledTask[];
 
-const JOBS_AT_ONCE = 50;
+/** Jobs of one config that are begun one after the other before they are looked for anew. */
+const JOBS_IN_TURN = 50;
 /** Pauses before a job that failed is tried again; then it is given up. */
 const RETRY_MS = [5_000, 30_000, 120_000, 600_000];
 /** Jobs of configs that are not at work wait for so long before they are looked at again. */
@@ -47,7 +53,11 @@ export function createRunLater({
 }): RunLater {
   /** By config and task: the period that it ran in, or was found to have run in. */
   const passed = new Map<string, number>();
-  let running: Promise<void> = Promise.resolve();
+  /** By config: its jobs that run, one after the other. */
+  const lanes = new Map<number, Promise<void>>();
+  /** By config and task: those that run. */
+  const tasks = new Map<string, Promise<void>>();
+  let isClosed = false;
 
   function failed(stage: Stage, what: string, reason: string, isLimit: boolean): void {
     journal.log(stage, { source: "PLUGIN", level: "error", message: `${what}: ${reason}` });
@@ -96,39 +106,66 @@ export function createRunLater({
     return jobs.finish(job.id);
   }
 
-  /** One after the other for each config, all configs side by side. */
-  async function runJobs(): Promise<void> {
-    const due = await jobs.due(clock(), JOBS_AT_ONCE);
+  /** One after the other for each config, all configs side by side: none waits for another. */
+  async function beginJobs(): Promise<void> {
+    const due = await jobs.due(clock(), JOBS_IN_TURN, new Set(lanes.keys()));
     const byConfig = new Map<number, TransformationJob[]>();
     for (const job of due) {
       byConfig.set(job.configId, [...(byConfig.get(job.configId) ?? []), job]);
     }
-    const inTurn = async (some: readonly TransformationJob[]) => {
-      for (const job of some) await runJob(job);
-    };
-    await Promise.all([...byConfig.values()].map(inTurn));
+    for (const [configId, some] of byConfig) {
+      if (!lanes.has(configId)) keep(lanes, configId, runInTurn(some));
+    }
   }
 
-  async function runTasks(): Promise<void> {
-    const due = [...chains.all()].flatMap(({ stages }) =>
-      stages.flatMap((stage) =>
-        TASKS.filter((task) => stage.program.scheduledTasks.includes(task)).map((task) =>
-          stage.isOut ? undefined : runTask(stage, task),
-        ),
-      ),
-    );
-    await Promise.all(due);
+  async function runInTurn(some: readonly TransformationJob[]): Promise<void> {
+    for (const job of some) {
+      if (isClosed) return;
+      await runJob(job);
+    }
   }
+
+  function beginTasks(): void {
+    for (const { stages } of chains.all()) {
+      for (const stage of stages) {
+        if (stage.isOut) continue;
+        for (const task of TASKS) {
+          const key = `${stage.configId} ${task}`;
+          if (!stage.program.scheduledTasks.includes(task) || tasks.has(key)) continue;
+          keep(tasks, key, runTask(stage, task));
+        }
+      }
+    }
+  }
+
+  function keep<Key>(running: Map<Key, Promise<void>>, key: Key, work: Promise<void>): void {
+    const done = work
+      .catch((error: unknown) => reportFault(error, FAULT))
+      .finally(() => running.delete(key));
+    running.set(key, done);
+  }
+
+  const settled = async (): Promise<void> => {
+    await Promise.all([...lanes.values(), ...tasks.values()]);
+  };
 
   return {
-    tick() {
-      running = running
-        .then(() => Promise.all([runJobs(), runTasks()]))
-        .then(
-          () => {},
-          (error: unknown) => reportFault(error, "jobs of transformations could not be run"),
-        );
-      return running;
+    async tick() {
+      if (isClosed) return;
+      try {
+        beginTasks();
+        await beginJobs();
+      } catch (error) {
+        reportFault(error, FAULT);
+      }
+      await settled();
+    },
+
+    close() {
+      isClosed = true;
+      return settled();
     },
   };
 }
+
+const FAULT = "jobs of transformations could not be run";

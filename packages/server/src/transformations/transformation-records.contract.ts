@@ -228,6 +228,27 @@ export function describeTransformationRecords(open: () => Promise<Transformation
       expect(await jobs.add(job)).toBe("gone");
     });
 
+    test("[TP-13] of one config do not come before the first ones of others", async () => {
+      const { jobs } = fixture;
+      const [config, other] = [await fixture.newConfig(), await fixture.newConfig()];
+      const job = { name: "a", payload: null };
+      for (const minute of ["01", "02", "03"]) {
+        await jobs.add({ ...config, ...job, runAt: at(`10:${minute}:00`) });
+      }
+      await jobs.add({ ...other, ...job, runAt: at("10:30:00") });
+      const dueOf = async (ofEach: number, except?: ReadonlySet<number>) => {
+        const due = await jobs.due(at("11:00:00"), ofEach, except);
+        return due
+          .filter(({ configId }) => [config.configId, other.configId].includes(configId))
+          .map(({ configId, runAt }) => [configId, runAt.getUTCMinutes()]);
+      };
+      expect(await dueOf(2)).toEqual([
+        ...[1, 2].map((minute) => [config.configId, minute]),
+        [other.configId, 30],
+      ]);
+      expect(await dueOf(9, new Set([config.configId]))).toEqual([[other.configId, 30]]);
+    });
+
     test("[TP-14] are bounded in number for each config", async () => {
       const { jobs } = fixture;
       const [config, other] = [await fixture.newConfig(), await fixture.newConfig()];

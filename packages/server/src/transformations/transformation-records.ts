@@ -150,8 +150,15 @@ export type ScheduledTask = "runEveryMinute" | "runEveryHour" | "runEveryDay";
 export interface TransformationJobs {
   /** Refuses beyond {@link MAX_JOBS} jobs of one config; `gone` when the config is. */
   add(job: Omit<TransformationJob, "id" | "attempts">): Promise<"added" | "full" | "gone">;
-  /** Jobs that are due, oldest first. */
-  due(now: Date, limit: number): Promise<readonly TransformationJob[]>;
+  /**
+   * Jobs that are due, oldest first: of each config no more than some, and none of those that are
+   * excepted.
+   */
+  due(
+    now: Date,
+    ofEachConfig: number,
+    exceptConfigs?: ReadonlySet<number>,
+  ): Promise<readonly TransformationJob[]>;
   /** A job is to be run at a later time, having been begun so often. */
   postpone(id: number, runAt: Date, attempts: number): Promise<void>;
   finish(id: number): Promise<void>;
@@ -164,4 +171,4 @@ export interface TransformationJobs {
 }
 
 /** Most jobs of one config that wait. */
-export const MAX_JOBS = 10_000;
+export const MAX_JOBS = 1_000;

@@ -99,7 +99,7 @@ describe("beside the stream of events", () => {
       "Asleep",
       `export const jobs = { later() { throw new Error("begun") } }
        export async function processEvent(event, { jobs }) {
-         await jobs.later().runIn(1, "minutes")
+         await jobs.later().runIn(2, "hours")
          return event
        }`,
     );
@@ -112,6 +112,63 @@ describe("beside the stream of events", () => {
     }
     expect(await run.jobs.due(NEVER, 10)).toMatchObject([{ name: "later", attempts: 0 }]);
     await run.jobs.finish((await run.jobs.due(NEVER, 1))[0]?.id ?? 0);
+  });
+
+  it("[TP-50] lets no config wait for the jobs of another", async () => {
+    const [busy, quick] = [await run.newProject(), await run.newProject()];
+    const enqueue = (times: number) => `
+      export async function processEvent(event, { jobs }) {
+        for (let n = 0; n < ${times}; n++) await jobs.work({ n }).runNow();
+        return event;
+      }`;
+    const slow = await run.enable(
+      busy,
+      "Busy",
+      `export const jobs = { work: () => new Promise((done) => setTimeout(done, 3_000)) };${enqueue(5)}`,
+    );
+    await run.enable(
+      quick,
+      "Quick",
+      `export const jobs = { work: () => posthog.capture("done") };${enqueue(1)}`,
+    );
+    await pass(eventOf(busy, "a"));
+    const busyTick = run.work.tick();
+    await pass(eventOf(quick, "a"));
+    const quickTick = run.work.tick();
+    await eventually(
+      async () => (await run.stored(quick)).map(({ event }) => event),
+      (events) => events.includes("done"),
+    );
+    const left = (await run.jobs.due(NEVER, 10)).filter(({ configId }) => configId === slow.id);
+    expect(left.length).toBeGreaterThan(1);
+    await run.change(busy, slow.id, { enabled: false });
+    await Promise.all([busyTick, quickTick]);
+    for (const { id } of await run.jobs.due(NEVER, 10)) await run.jobs.finish(id);
+  });
+
+  it("[TP-14] tells of jobs that are refused since too many wait", async () => {
+    const few = await transformationsPipeline({ maxJobs: 2, clock: now });
+    const project = await few.newProject();
+    const { id } = await few.enable(
+      project,
+      "Storm",
+      `export const jobs = { later() {} };
+      export function processEvent(event, { jobs }) {
+        for (let n = 0; n < 20; n++) jobs.later({ n }).runIn(1, "hour");
+        return event;
+      }`,
+    );
+    await few.append([eventOf(project, "a")]);
+    await few.settle();
+    await eventually(
+      () => few.lines(project, id),
+      (lines) => lines.some((line) => line.includes("refused")),
+    );
+    expect(await few.lines(project, id)).toContain(
+      "A job was refused: too many of this transformation wait.",
+    );
+    expect(await few.jobs.due(NEVER, 10)).toHaveLength(2);
+    await few.close();
   });
 
   it("[TM-27] tells at once what is wrong with settings, and goes on when they are right", async () => {

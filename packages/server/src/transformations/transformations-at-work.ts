@@ -172,13 +172,10 @@ export async function startTransformations(deps: AtWorkDeps): Promise<Transforma
 
   await chains.load();
   let flushing: Promise<void> | undefined;
-  let ticking: Promise<void> | undefined;
   const timers = [
     setInterval(() => {
       void chains.checkRevisions();
-      ticking ??= later.tick().finally(() => {
-        ticking = undefined;
-      });
+      void later.tick();
     }, TICK_MS),
     setInterval(() => {
       flushing ??= flush().finally(() => {
@@ -204,8 +201,9 @@ export async function startTransformations(deps: AtWorkDeps): Promise<Transforma
     async close() {
       for (const timer of timers) clearInterval(timer);
       await delivery.close();
+      const ended = later.close();
       await chains.close();
-      await ticking;
+      await ended;
       await flushing;
       await flush();
     },

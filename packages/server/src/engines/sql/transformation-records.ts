@@ -22,6 +22,8 @@ import type { SqlDatabase } from "./sql-database.ts";
 
 /** Rows written by one statement, and ids asked for by one. */
 const ROWS = 200;
+/** Due jobs told at once, of all configs. */
+const MOST_DUE = 500;
 
 /** Which of some configs are there, in their projects. */
 async function knownConfigs(
@@ -326,16 +328,28 @@ export function createTransformationJobs(
       });
     },
 
-    async due(now, limit) {
-      const rows = await reads
+    async due(now, ofEachConfig, exceptConfigs = new Set()) {
+      const numbered = reads
         .selectFrom("transformation_jobs")
         .selectAll()
+        .select(
+          sql<number>`row_number() over (partition by config_id order by run_at, id)`.as("turn"),
+        )
         .where("run_at", "<=", encodeInstant(now))
+        .$if(exceptConfigs.size > 0, (query) =>
+          query.where("config_id", "not in", [...exceptConfigs]),
+        );
+      const rows = await reads
+        .selectFrom(numbered.as("numbered"))
+        .selectAll()
+        .where("turn", "<=", ofEachConfig)
+        // Each has its first job before anybody has a second one.
+        .orderBy("turn")
         .orderBy("run_at")
         .orderBy("id")
-        .limit(limit)
+        .limit(MOST_DUE)
         .execute();
-      return rows.map((row) => ({
+      const jobs = rows.map((row) => ({
         id: row.id,
         projectId: row.project_id,
         configId: row.config_id,
@@ -344,6 +358,7 @@ export function createTransformationJobs(
         runAt: decodeInstant(row.run_at),
         attempts: row.attempts,
       }));
+      return jobs.toSorted((a, b) => a.runAt.getTime() - b.runAt.getTime() || a.id - b.id);
     },
 
     async postpone(id, runAt, attempts) {
