@@ -55,6 +55,78 @@ export function pluginEventOf(
 
 const PERSON_FIELDS = ["$set", "$set_once", "$unset"] as const;
 
+/**
+ * How what a transformation answered differs from the event that it was given: `fields` are those
+ * beside the properties that changed, as they are now.
+ * - `parts`: properties that were set and removed; `propertiesText` is the JSON that all of them have
+ *   now, without {@link SUCCEEDED_PROPERTY} and {@link FAILED_PROPERTY}, where it is known.
+ * - `properties`: all properties as they are now, or whatever stands in their place.
+ * - `whole`: another object altogether.
+ */
+export type EventChange =
+  | {
+      readonly kind: "parts";
+      readonly fields: JsonObject;
+      readonly removedFields: readonly string[];
+      readonly set: JsonObject;
+      readonly removed: readonly string[];
+      readonly propertiesText?: string;
+    }
+  | {
+      readonly kind: "properties";
+      readonly fields: JsonObject;
+      readonly removedFields: readonly string[];
+      readonly properties: Json;
+    }
+  | { readonly kind: "whole"; readonly event: JsonObject };
+
+/** The event that a change makes of another one. */
+export function eventAfter(before: PluginEvent, change: EventChange): PluginEvent {
+  if (change.kind === "whole") return change.event;
+  const after = withChanges(before, change.fields, change.removedFields);
+  if (change.kind === "properties") put(after, "properties", change.properties);
+  else if (hasKeys(change.set) || change.removed.length > 0) {
+    put(after, "properties", withChanges(propertiesOf(before), change.set, change.removed));
+  }
+  return after;
+}
+
+function propertiesOf(event: PluginEvent): JsonObject {
+  const properties = ownValue(event, "properties");
+  return isJsonObject(properties) ? properties : {};
+}
+
+/** A copy of an object with some keys set and some left out. */
+function withChanges(
+  object: JsonObject,
+  set: JsonObject,
+  removed: readonly string[],
+): Record<string, Json> {
+  const copy: Record<string, Json> =
+    removed.length === 0
+      ? { ...object }
+      : Object.fromEntries(Object.entries(object).filter(([key]) => !removed.includes(key)));
+  for (const key of Object.keys(set)) put(copy, key, set[key] as Json);
+  return copy;
+}
+
+function put(object: Record<string, Json>, key: string, value: Json): void {
+  if (key !== "__proto__") object[key] = value;
+  else {
+    Object.defineProperty(object, key, {
+      value,
+      writable: true,
+      enumerable: true,
+      configurable: true,
+    });
+  }
+}
+
+function hasKeys(object: JsonObject): boolean {
+  for (const _key in object) return true;
+  return false;
+}
+
 /** What a transformation made of an event, checked: or why that cannot be. */
 export type AnswerOutcome =
   | { readonly kind: "changed"; readonly event: PluginEvent }

@@ -1,4 +1,5 @@
 import type { Json, JsonObject } from "@hedgerow/core/json";
+import type { EventChange } from "@hedgerow/core/transformations/plugin-event";
 
 /**
  * Text files of a transformation by path: `plugin.json`, `index.ts`, `src/a.js`, `package.json`, …
@@ -156,6 +157,22 @@ export type EventOutcome =
       readonly cpuMs: number;
     };
 
+/** An event on its way through many transformations: as it is, and as the text that the next is given. */
+export interface GivenEvent {
+  /** As causes and answers are compared with; may lack what only the text says. */
+  readonly event: SandboxEvent;
+  /** JSON of it as `JSON.stringify` writes it, so without line breaks. */
+  readonly line: string;
+}
+
+/**
+ * What became of an event of which only the differences are told: kept without a `change`, it is the
+ * same as before. Otherwise as {@link EventOutcome}.
+ */
+export type TextOutcome =
+  | { readonly kind: "keep"; readonly change?: EventChange; readonly cpuMs: number }
+  | Exclude<EventOutcome, { kind: "keep" }>;
+
 /** A call beside the stream of events. Jobs are called as `{ kind: "job", name, payload }`. */
 export type SandboxCall =
   | { readonly kind: "runEveryMinute" | "runEveryHour" | "runEveryDay" | "teardownPlugin" }
@@ -182,6 +199,8 @@ export type CallOutcome =
  */
 export interface Instance {
   /** Events in their order; one outcome for each. Batches of one instance run one after the other. */
+  pass(events: readonly GivenEvent[]): Promise<readonly TextOutcome[]>;
+  /** The same with whole events: for few of them. */
   transform(events: readonly SandboxEvent[]): Promise<readonly EventOutcome[]>;
   call(call: SandboxCall): Promise<CallOutcome>;
   /** Frees what it holds, without `teardownPlugin`; what is under way fails. */

@@ -49,7 +49,7 @@ export class CpuMeter {
   /** Takes what has passed into account; true when the limit is exceeded. */
   settle(nowMs = performance.now()): boolean {
     const stepMs = Math.max(0, nowMs - this.#at);
-    this.#at = nowMs;
+    this.#at = Math.max(this.#at, nowMs);
     const spending = this.#spending;
     spending.wallMs += stepMs;
     const threadCpu = this.#threadCpu;

@@ -5,12 +5,23 @@
  * whoever answers the host calls trusts nothing that comes from here.
  */
 
+import {
+  type BatchEnds,
+  LazyObject,
+  type LazyShape,
+  proxyOf,
+  release,
+  writeAnswer,
+} from "./guest-lazy.ts";
+
 /** Calls that reach the outside. Texts in, text out. */
 interface Bridge {
   /** Answers at once; a text that starts with `!` is an error of that message. */
   call(op: string, argument: string): string | undefined;
-  /** The next event to work on, or -1; tells which one is done, or -1, and what became of it. */
+  /** The next event to work on by itself, or -1; tells which one is done, or -1, and what became of it. */
   begin(done: number, outcome: string): number;
+  /** Room for the marks of a run. */
+  readonly marks: ArrayBuffer;
   /** What an attached file holds. */
   bytes(key: string): ArrayBuffer;
   /** Bytes in an encoding that Node.js knows, as JSON. */
@@ -70,6 +81,7 @@ function ask(op: string, argument: unknown): Promise<Json> {
 
 /** The answer to what was asked: `[id, ok, value or message]`. */
 function settle(text: string): void {
+  leaveRun();
   const [id, ok, value] = parse(text) as [number, boolean, Json];
   const settler = settlers.get(id);
   if (settler === undefined) return;
@@ -277,6 +289,7 @@ function stopTimer(handle: unknown): void {
 }
 
 function fire(id: number): void {
+  leaveRun();
   const timer = timers.get(id);
   if (timer === undefined) return;
   if (timer.everyMs === null) timers.delete(id);
@@ -924,7 +937,7 @@ function report(name: string, work: () => unknown): void {
       fail(error);
       return;
     }
-    bridge.call("done", stringify([name, true, null]).slice(0, -5) + `${text ?? "null"}]`);
+    bridge.call("done", `${stringify([name, true, null]).slice(0, -5)}${text ?? "null"}]`);
   };
   const fail = (error: unknown) => {
     const isRetry = error instanceof RetryError || (error as Error | null)?.name === "RetryError";
@@ -939,18 +952,53 @@ function report(name: string, work: () => unknown): void {
   }
 }
 
-let lines: string[] = [];
+/** The events of a batch, one behind the other, and where they and their values stand. */
+let batchText = "";
+let numbers = new Uint32Array();
+let batchEnds: BatchEnds = { ends: null };
 let batchNumber = 0;
+const shapes: (LazyShape | undefined)[] = [];
 
-/** Takes a batch: one event per line. */
-function accept(text: string): void {
-  lines = text.split("\n");
+/** Takes a batch, and keys that have not come before: `[first id, [keys, lengths]…]`. */
+function accept(text: string, buffer: ArrayBuffer, newShapes: string): void {
+  leaveRun();
+  const [first, ...more] = parse(newShapes) as [number, ...[string[], number[]][]];
+  if (first === 1) shapes.length = 0;
+  for (const [keys, lengths] of more) {
+    shapes[shapes.length === 0 ? 1 : shapes.length] = {
+      keys,
+      lengths,
+      slots: new Map(keys.map((key, slot) => [key, slot])),
+    };
+  }
+  batchEnds.ends = null;
+  batchText = text;
+  numbers = new Uint32Array(buffer);
+  batchEnds = { ends: numbers };
   batchNumber += 1;
   isLogFull = false;
 }
 
-/** Works on events until none is left, or the host asks for a pause. */
+/** An event as the transformation is given it; lazy where its keys are known. */
+interface Given {
+  readonly event: unknown;
+  readonly lazy: LazyObject | null;
+  readonly line: string;
+}
+
+function give(index: number): Given {
+  const place = numbers[index] as number;
+  const line = batchText.substring(numbers[place] as number, numbers[place + 1] as number);
+  const shape = shapes[numbers[place + 2] as number];
+  if (shape === undefined) return { event: parse(line), lazy: null, line };
+  const innerShape = shapes[numbers[place + 3] as number] ?? null;
+  const lazy = new LazyObject(shape, line, batchEnds, place + 4, 0, innerShape);
+  return { event: proxyOf(lazy), lazy, line };
+}
+
+/** Works on single events, as the host gives them, until it asks for a pause. */
 function work(done = -1, outcomeOfDone = ""): void {
+  leaveRun();
   const number = batchNumber;
   let last = done;
   let outcome = outcomeOfDone;
@@ -958,40 +1006,152 @@ function work(done = -1, outcomeOfDone = ""): void {
     const index = bridge.begin(last, outcome);
     if (index < 0) return;
     last = index;
-    const line = lines[index] as string;
-    try {
-      const answer = transformEvent === undefined ? parse(line) : transformEvent(parse(line));
-      if (isThenable(answer)) {
-        answer.then(
-          (value) => {
-            if (number === batchNumber) work(index, conclude(value, line));
-          },
-          (error) => {
-            if (number === batchNumber) work(index, failed(error));
-          },
-        );
-        return;
-      }
-      outcome = conclude(answer, line);
-    } catch (error) {
-      outcome = failed(error);
+    const given = giveOrFail(index);
+    if (typeof given === "string") {
+      outcome = given;
+      continue;
     }
+    const ended = begin(given, (text) => {
+      if (number === batchNumber) work(index, text);
+    });
+    if (ended === undefined) return;
+    outcome = ended;
   }
 }
 
-/** What became of an event: `=` unchanged, `-` dropped, `+` changed into what follows, `!` failed. */
-function conclude(answer: unknown, line: string): string {
-  if (!answer) return "-";
-  if (typeof answer !== "object" || Array.isArray(answer)) {
-    const shown = show(answer, 1).slice(0, 200);
-    return `!${stringify(`TypeError: processEvent answered no event but ${shown}`)}`;
-  }
+function giveOrFail(index: number): Given | string {
   try {
-    const text = stringify(answer);
-    return text === line ? "=" : `+${text}`;
+    return give(index);
   } catch (error) {
     return failed(error);
   }
+}
+
+/** Gives an event to the transformation: what became of it, or nothing where that is told later. */
+function begin(given: Given, tell: (outcome: string) => void): string | undefined {
+  try {
+    const { event } = given;
+    const answer = transformEvent === undefined ? event : transformEvent(event);
+    if (!isThenable(answer)) return conclude(answer, given);
+    answer.then(
+      (value) => tell(conclude(value, given)),
+      (error) => tell(end(given, failed(error))),
+    );
+    return undefined;
+  } catch (error) {
+    return end(given, failed(error));
+  }
+}
+
+/**
+ * A run of events one after the other, of which the host is told once: as long as none waits for
+ * anything but itself. `marks` show the host, which reads them in memory, which event is under way
+ * and since when.
+ */
+const marks = new Float64Array(bridge.marks);
+const { apply } = Reflect;
+const { join } = Array.prototype;
+/** Longer than this, the time of an event is told by itself. */
+const LONG_MS = 2;
+let isRun = false;
+let runCount = 0;
+let outcomes: string[] = [];
+let longs: number[] = [];
+let under = -1;
+let sinceMs = 0;
+let untilMs = 0;
+
+/** Begins a run at an event; it ends with the batch or when the time is up. */
+function startRun(from: number, until: number): void {
+  isRun = true;
+  runCount += 1;
+  outcomes = [];
+  longs = [];
+  sinceMs = now();
+  untilMs = until;
+  goOn(from);
+}
+
+function goOn(from: number): void {
+  const number = runCount;
+  // The numbers of the first event begin behind the places of all.
+  const count = numbers[0] ?? 0;
+  for (let index = from; index < count; index += 1) {
+    if (index > from && sinceMs >= untilMs) break;
+    under = index;
+    marks[0] = index;
+    marks[1] = sinceMs;
+    const batchOfEvent = batchNumber;
+    const given = giveOrFail(index);
+    const ended =
+      typeof given === "string"
+        ? given
+        : begin(given, (text) => {
+            if (batchOfEvent !== batchNumber) return;
+            if (!isRun || number !== runCount) work(index, text);
+            else if (under === index) {
+              note(text);
+              goOn(index + 1);
+            }
+          });
+    if (ended === undefined) return;
+    note(ended);
+  }
+  marks[0] = -1;
+}
+
+function note(outcome: string): void {
+  const index = under;
+  under = -1;
+  outcomes[outcomes.length] = outcome;
+  const at = now();
+  if (at - sinceMs >= LONG_MS) {
+    longs[longs.length] = index;
+    longs[longs.length] = at - sinceMs;
+  }
+  sinceMs = at;
+}
+
+/** Whatever settles from now on is told one by one. */
+function leaveRun(): void {
+  isRun = false;
+}
+
+/**
+ * What became of a run: `[event, milliseconds, …]` of those that took long, then an outcome each.
+ * Also asked for when the run was stopped: nothing of it may run code of the transformation.
+ */
+function collect(): string {
+  leaveRun();
+  const texts = outcomes;
+  outcomes = [];
+  under = -1;
+  let head = "[";
+  for (let at = 0; at < longs.length; at += 1) head += at === 0 ? longs[at] : `,${longs[at]}`;
+  head += "]";
+  return texts.length === 0 ? head : `${head}\u001e${apply(join, texts, ["\u001e"])}`;
+}
+
+/** What became of an event: `=` unchanged, `-` dropped, `+` and `~` changed into what follows, `!` failed. */
+function conclude(answer: unknown, given: Given): string {
+  if (!answer) return end(given, "-");
+  if (typeof answer !== "object" || Array.isArray(answer)) {
+    const shown = show(answer, 1).slice(0, 200);
+    return end(given, `!${stringify(`TypeError: processEvent answered no event but ${shown}`)}`);
+  }
+  try {
+    const { lazy, line } = given;
+    if (lazy !== null) return end(given, writeAnswer(answer as Exports, lazy));
+    const text = stringify(answer);
+    return text === line ? "=" : `+${text}`;
+  } catch (error) {
+    return end(given, failed(error));
+  }
+}
+
+function end({ lazy }: Given, outcome: string): string {
+  if (lazy !== null) release(lazy);
+  return outcome;
 }
 
 function failed(error: unknown): string {
@@ -999,6 +1159,7 @@ function failed(error: unknown): string {
 }
 
 function invoke(text: string): void {
+  leaveRun();
   isLogFull = false;
   const { id, kind, event, name, payload } = parse(text) as {
     id: number;
@@ -1035,6 +1196,8 @@ scope["__guest"] = {
   describe,
   setUp,
   accept,
+  startRun,
+  collect,
   work,
   invoke,
   settle,

@@ -10,6 +10,7 @@ declare namespace WebAssembly {
   type Module = {};
   class Memory {
     constructor(size: { initial: number; maximum: number });
+    readonly buffer: ArrayBuffer;
   }
   function compile(bytes: Uint8Array): Promise<Module>;
 }

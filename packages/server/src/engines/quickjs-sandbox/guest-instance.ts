@@ -4,6 +4,8 @@ import type { SandboxLogLine } from "../../transformations/sandbox.ts";
 import { AskBounds } from "./ask-bounds.ts";
 import { type AttendedTime, LOOK_MS } from "./attended-time.ts";
 import { CpuMeter, nothingSpent, type Spending } from "./cpu-meter.ts";
+import { tellChange } from "./event-changes.ts";
+import { type ScannedLines, ShapeTable } from "./event-shapes.ts";
 import type { HostAnswers } from "./host-answers.ts";
 import { nestsDeeper } from "./read-depth.ts";
 import {
@@ -13,7 +15,9 @@ import {
   type GuestFailure,
   type GuestSettings,
   NO_EVENT,
+  SEPARATOR,
   type ThreadOutcome,
+  type ToThread,
 } from "./sandbox-messages.ts";
 import type { ThreadCpu } from "./thread-cpu.ts";
 import { MachineFault, type MachineHost, VirtualMachine } from "./virtual-machine.ts";
@@ -47,6 +51,8 @@ export interface GuestPlatform {
   wake(instance: GuestInstance): void;
   /** True when the turn of an instance has been long enough and others wait. */
   mustYield(): boolean;
+  /** How long the turn may last yet. */
+  msLeft(): number;
   fetch(argument: Json, settings: GuestSettings): Promise<Json>;
 }
 
@@ -60,7 +66,11 @@ interface Task {
 
 interface Batch {
   readonly id: number;
-  readonly lines: string;
+  readonly text: string;
+  /** The lines of the text, once they are looked through. */
+  scanned: ScannedLines | null;
+  /** True where it has to be known which event is under way. */
+  readonly isCareful: boolean;
   readonly outcomes: (ThreadOutcome | undefined)[];
   /** Where to look for the next event. */
   next: number;
@@ -70,6 +80,15 @@ interface Batch {
   /** Ids of persons by event, read once several events wait at a time. */
   persons: readonly string[] | null;
   isAccepted: boolean;
+}
+
+type TransformMessage = Extract<ToThread, { kind: "transform" }>;
+
+/** Events that are run in one go: which one is under way, as far as is known, and what they spent. */
+interface RunUnderWay {
+  readonly batch: Batch;
+  event: number;
+  readonly spendings: Spending[];
 }
 
 interface Call {
@@ -106,6 +125,10 @@ export class GuestInstance {
   readonly #timers = new Map<number, NodeJS.Timeout>();
   #endSetUp: ((failure: GuestFailure | null) => void) | null = null;
   #current: Task;
+  #underRun: RunUnderWay | null = null;
+  #shapes = new ShapeTable();
+  /** How many shapes the machine knows. */
+  #shapesGiven = 0;
   #wasteMs = 0;
   #wasteAt = performance.now();
   #log: SandboxLogLine[] = [];
@@ -136,12 +159,14 @@ export class GuestInstance {
     else this.#rest(failure);
   }
 
-  transform(id: number, lines: string, count: number, skipped: readonly number[]): void {
+  transform({ id, lines: text, count, skipped, isCareful }: TransformMessage): void {
     const outcomes: (ThreadOutcome | undefined)[] = Array.from({ length: count });
     for (const index of skipped) outcomes[index] = failed("it was skipped", true, 0);
     this.#batches.push({
       id,
-      lines,
+      text,
+      scanned: null,
+      isCareful,
       outcomes,
       next: 0,
       left: count - skipped.length,
@@ -250,17 +275,129 @@ export class GuestInstance {
       if (!batch.isAccepted) {
         batch.isAccepted = true;
         this.#loggedLines = 0;
-        const task = this.#taskOf(NO_EVENT.other, null);
-        this.#enter(task, (machine) => machine.run("accept", batch.lines));
+        this.#accept(batch);
       }
       while (this.#canBegin(batch)) {
-        const task = this.#taskOf(NO_EVENT.other, null);
-        this.#enter(task, (machine) => machine.run("work"));
+        if (this.#isExhausted()) this.#failAll(batch, EXHAUSTED.reason);
+        else if (this.#canRun(batch)) this.#run(batch);
+        else {
+          const task = this.#taskOf(NO_EVENT.other, null);
+          this.#enter(task, (machine) => machine.run("work"));
+        }
         if (this.#platform.mustYield()) break;
       }
       if (batch.left > 0 || this.#batch !== batch) return;
       this.#endBatch(batch);
       if (this.#state !== "running" || this.#platform.mustYield()) return;
+    }
+  }
+
+  /** Gives the guest a batch, and the shapes that it does not know. */
+  #accept(batch: Batch): void {
+    if (this.#shapes.isFull) {
+      this.#shapes = new ShapeTable();
+      this.#shapesGiven = 0;
+    }
+    if (batch.scanned?.shapes !== this.#shapes) batch.scanned = this.#shapes.scan(batch.text);
+    const { numbers } = batch.scanned;
+    const added = this.#shapes.shapes
+      .slice(this.#shapesGiven)
+      .map(({ keys, lengths }) => [keys, lengths]);
+    const shapes = JSON.stringify([this.#shapesGiven + 1, ...added]);
+    this.#shapesGiven += added.length;
+    const task = this.#taskOf(NO_EVENT.other, null);
+    this.#enter(task, (machine) => machine.run("accept", batch.text, numbers, shapes));
+  }
+
+  /** Whether all that is left of a batch can be run in one go. */
+  #canRun(batch: Batch): boolean {
+    const { outcomes, waiting, isCareful } = batch;
+    if (isCareful || waiting.size > 0) return false;
+    const next = this.#nextOf(batch);
+    if (next < 0) return false;
+    for (let index = next; index < outcomes.length; index += 1) {
+      if (outcomes[index] !== undefined) return false;
+    }
+    return true;
+  }
+
+  /**
+   * Runs events one after the other within one call, until the turn is over or one of them waits. Who
+   * is under way is seen by a mark in the guest's memory, when the engine is interrupted.
+   */
+  #run(batch: Batch): void {
+    const from = batch.next;
+    const task = this.#taskOf(NO_EVENT.run, null);
+    const run = { batch, event: -1, spendings: [task.spending] };
+    this.#underRun = run;
+    const untilMs = Date.now() + this.#platform.msLeft();
+    try {
+      this.#enter(task, (machine) => machine.run("startRun", from, untilMs));
+      this.#lookAtMark();
+      this.#meter.settle();
+      this.#underRun = null;
+      const last = this.#current;
+      const text = this.#enter(this.#taskOf(NO_EVENT.other, null), (machine) =>
+        machine.run("collect"),
+      );
+      this.#takeRun(run, from, text);
+      const { event } = run;
+      if (event >= 0 && batch.outcomes[event] === undefined) this.#await(batch, event, last);
+    } catch (error) {
+      if (!(error instanceof MachineFault)) throw error;
+      if (this.#underRun === null) throw error;
+      this.#lookAtMark();
+      this.#meter.settle();
+      this.#underRun = null;
+      this.#takeRun(run, from, this.#machine?.salvage() ?? "");
+      const { event } = run;
+      if (event >= 0 && batch.outcomes[event] === undefined) {
+        this.#await(batch, event, this.#current);
+      }
+      throw error;
+    }
+  }
+
+  #await(batch: Batch, index: number, task: Task): void {
+    const until = this.#attendedMs() + this.settings.limits.waitMs;
+    batch.waiting.set(index, { task, until });
+  }
+
+  /** Finds out which event of a run is under way; what is spent from then on is its own. */
+  #lookAtMark(nowMs = performance.now()): void {
+    const run = this.#underRun;
+    if (run === null || this.#machine === null) return;
+    const { event, sinceMs } = this.#machine.mark;
+    if (event === run.event) return;
+    const isEvent = event >= 0 && event < run.batch.outcomes.length;
+    run.event = isEvent ? event : -1;
+    const task = this.#taskOf(NO_EVENT.run, isEvent ? { id: run.batch.id, event } : null);
+    run.spendings.push(task.spending);
+    this.#switchTo(task, Math.min(nowMs, sinceMs - performance.timeOrigin));
+  }
+
+  /** Takes what a run came to: what was spent is that of its events, the long ones by their time. */
+  #takeRun({ batch, spendings }: RunUnderWay, from: number, text: string): void {
+    const [head = "", ...texts] = text.split(SEPARATOR);
+    if (texts.length === 0) return;
+    const longs = JSON.parse(head) as readonly number[];
+    const allMs = spendings.reduce((sum, { cpuMs }) => sum + Math.max(0, cpuMs), 0);
+    const longMs = new Map<number, number>();
+    let sumMs = 0;
+    for (let at = 0; at + 1 < longs.length; at += 2) {
+      const ms = Number(longs[at + 1]);
+      longMs.set(Number(longs[at]), ms);
+      sumMs += ms;
+    }
+    const share = sumMs > allMs ? allMs / sumMs : 1;
+    const others = texts.length - longMs.size;
+    const otherMs = others > 0 ? (allMs - sumMs * share) / others : 0;
+    for (const [at, outcome] of texts.entries()) {
+      const index = from + at;
+      if (index >= batch.outcomes.length || batch.outcomes[index] !== undefined) break;
+      const ms = longMs.get(index);
+      batch.outcomes[index] = this.#judge(batch, index, outcome, ms ? ms * share : otherMs);
+      batch.left -= 1;
     }
   }
 
@@ -280,7 +417,7 @@ export class GuestInstance {
       batch.next += 1;
     }
     if (waiting.size === 0) return batch.next < outcomes.length ? batch.next : -1;
-    batch.persons ??= batch.lines.split("\n").map(readPerson);
+    batch.persons ??= batch.text.split("\n").map(readPerson);
     const { persons } = batch;
     const busy = new Set([...waiting.keys()].map((index) => persons[index]));
     for (let index = batch.next; index < outcomes.length; index += 1) {
@@ -298,6 +435,8 @@ export class GuestInstance {
     const batch = this.#batch;
     if (batch === null) return -1;
     if (done >= 0) this.#conclude(batch, done, outcome);
+    // The rest is run in one go.
+    if (done >= 0 && this.#canRun(batch)) return this.#endLane(nowMs);
     if (this.#platform.mustYield() || batch.waiting.size >= MAX_WAITING_EVENTS) {
       return this.#endLane(nowMs);
     }
@@ -326,15 +465,16 @@ export class GuestInstance {
     if (waiting === undefined) return;
     batch.waiting.delete(index);
     batch.left -= 1;
-    batch.outcomes[index] = this.#judge(text, waiting.task.spending.cpuMs);
+    batch.outcomes[index] = this.#judge(batch, index, text, waiting.task.spending.cpuMs);
   }
 
-  #judge(text: string, cpuMs: number): ThreadOutcome {
+  #judge({ scanned }: Batch, index: number, text: string, cpuMs: number): ThreadOutcome {
     const { outputLength } = this.settings.limits;
     if (text.length > outputLength) {
       return failed(`the event became larger than ${outputLength} characters`, true, cpuMs);
     }
-    if (text.startsWith("+") && nestsDeeper(text, MAX_DEPTH)) {
+    const isChanged = text.startsWith("+") || text.startsWith("~");
+    if (isChanged && nestsDeeper(text, MAX_DEPTH)) {
       return failed(`the event became nested deeper than ${MAX_DEPTH}`, true, cpuMs);
     }
     // An interrupted promise rejects with the engine's own words.
@@ -345,7 +485,13 @@ export class GuestInstance {
         cpuMs,
       );
     }
-    return { text, isLimit: text.startsWith('!"InternalError: '), cpuMs };
+    const isLimit = text.startsWith('!"InternalError: ');
+    if (!isChanged || scanned === null) return { text, isLimit, cpuMs };
+    const told = tellChange(text, scanned, index);
+    if (told.length > outputLength * 2) {
+      return failed(`the event became larger than ${outputLength} characters`, true, cpuMs);
+    }
+    return { text: told, isLimit, cpuMs };
   }
 
   #failAll(batch: Batch, reason: string): void {
@@ -369,7 +515,12 @@ export class GuestInstance {
   #sendOutcomes(batch: Batch): void {
     const outcomes = batch.outcomes.map((outcome) => outcome ?? failed("it was not run", false, 0));
     this.#flushLog();
-    this.#platform.send({ kind: "transformed", instance: this.key, id: batch.id, outcomes });
+    this.#platform.send({
+      ...{ kind: "transformed", instance: this.key, id: batch.id },
+      texts: outcomes.map(({ text }) => text).join(SEPARATOR),
+      cpuMs: Float64Array.from(outcomes, ({ cpuMs }) => cpuMs),
+      limits: outcomes.flatMap(({ isLimit }, index) => (isLimit ? [index] : [])),
+    });
   }
 
   #endCall(call: Call, failure: GuestFailure | null, text = "null"): void {
@@ -525,6 +676,7 @@ export class GuestInstance {
   #dropMachine(): void {
     this.#machine = null;
     this.#machineNumber += 1;
+    this.#shapesGiven = 0;
     this.#asks.clear();
     this.#arrived = [];
     for (const timer of this.#timers.values()) clearTimeout(timer);
@@ -601,10 +753,12 @@ export class GuestInstance {
       bytes: (key) => this.settings.attachments.get(key),
       mustStop: () => {
         Atomics.add(this.#platform.beat, BEAT.count, 1);
+        this.#lookAtMark();
         return this.#meter.settle() || !isCurrent();
       },
       call: (op, argument) => {
         if (!isCurrent()) return undefined;
+        this.#lookAtMark();
         try {
           return this.#answerCall(number, op, argument);
         } catch (error) {

@@ -1,21 +1,31 @@
 import type { QuickJSSyncVariant } from "quickjs-emscripten-core";
 
-interface TextModule {
+/** The engine's module, as far as it is used beside what the library offers. */
+export interface EngineModule {
   HEAPU8: Uint8Array;
   lengthBytesUTF8(text: string): number;
   stringToUTF8(text: string, start: number, maxBytes: number): number;
   UTF8ToString(start: number, maxBytes?: number): string;
+  _malloc(bytes: number): number;
 }
 
 /**
  * The engine with texts that cross its border by the platform's own encoder: the one it comes with
  * goes through every character in JavaScript, twice. Both write zero-terminated UTF-8.
  * @param variant as `newVariant` makes it: how packages export their loader is seen to there
+ * @param onLoaded is given the module before it is used
  */
-export function withNativeTexts(variant: QuickJSSyncVariant): QuickJSSyncVariant {
+export function withNativeTexts(
+  variant: QuickJSSyncVariant,
+  onLoaded: (module: EngineModule) => void = () => {},
+): QuickJSSyncVariant {
   const importModuleLoader = async () => {
-    const load = (await variant.importModuleLoader()) as unknown as () => Promise<TextModule>;
-    return async () => useNativeTexts(await load());
+    const load = (await variant.importModuleLoader()) as unknown as () => Promise<EngineModule>;
+    return async () => {
+      const module = useNativeTexts(await load());
+      onLoaded(module);
+      return module;
+    };
   };
   return {
     ...variant,
@@ -23,7 +33,7 @@ export function withNativeTexts(variant: QuickJSSyncVariant): QuickJSSyncVariant
   };
 }
 
-function useNativeTexts(module: TextModule): TextModule {
+function useNativeTexts(module: EngineModule): EngineModule {
   const encoder = new TextEncoder();
   const decoder = new TextDecoder();
   const decodeAtMost = module.UTF8ToString;

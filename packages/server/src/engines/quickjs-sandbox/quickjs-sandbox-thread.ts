@@ -50,6 +50,7 @@ const platform: GuestPlatform = {
     }
   },
   mustYield: () => hasOthers && performance.now() > turnEndsAt,
+  msLeft: () => (hasOthers ? turnEndsAt - performance.now() : Number.POSITIVE_INFINITY),
   fetch: (argument, settings) => fetchGranted(argument, settings, allowedPrivateHosts),
 };
 
@@ -62,9 +63,7 @@ port.on("message", (message: ToThread) => {
       break;
     }
     case "transform":
-      instances
-        .get(message.instance)
-        ?.transform(message.id, message.lines, message.count, message.skipped);
+      instances.get(message.instance)?.transform(message);
       break;
     case "call":
       instances.get(message.instance)?.call(message.id, message.call);

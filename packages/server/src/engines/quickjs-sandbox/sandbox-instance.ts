@@ -1,19 +1,23 @@
 import { encodeJson } from "@hedgerow/core/exact-json";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
+import { type EventChange, eventAfter } from "@hedgerow/core/transformations/plugin-event";
 import type {
   CallOutcome,
   EventOutcome,
+  GivenEvent,
   Instance,
   InstanceSettings,
   SandboxCall,
   SandboxEvent,
   StartOutcome,
+  TextOutcome,
 } from "../../transformations/sandbox.ts";
 import {
   type FromThread,
   type GuestSettings,
   NO_EVENT,
-  type ThreadOutcome,
+  SEPARATOR,
+  type TextChange,
   type ToThread,
 } from "./sandbox-messages.ts";
 import type { LostWork } from "./sandbox-thread-handle.ts";
@@ -21,14 +25,15 @@ import type { LostWork } from "./sandbox-thread-handle.ts";
 /** After so many threads that it blocked beyond interruption, an instance runs no more. */
 const MAX_BLOCKED_THREADS = 3;
 
+/** A message takes so much text at most, but for a single event that has more. */
+const MAX_TEXT_LENGTH = 1_000_000;
+
 interface BatchRequest {
-  readonly events: readonly SandboxEvent[];
+  readonly events: readonly GivenEvent[];
   readonly lines: string;
-  /** Events with integers that no number holds. */
-  readonly exact: ReadonlySet<number>;
   /** Events that blocked a thread. */
   readonly blocked: Map<number, string>;
-  readonly resolve: (outcomes: readonly EventOutcome[]) => void;
+  readonly resolve: (outcomes: readonly TextOutcome[]) => void;
 }
 
 interface CallRequest {
@@ -49,6 +54,8 @@ export class SandboxInstance implements Instance {
   readonly #calls = new Map<number, CallRequest>();
   #started: ((outcome: StartOutcome) => void) | null = null;
   #blockedThreads = 0;
+  /** Set once it has blocked a thread: from then on it is known which event is under way. */
+  #isCareful = false;
   #end: string | null = null;
   /** Reads and writes of the storage follow each other, awaited or not. */
   #storage: Promise<unknown> = Promise.resolve();
@@ -86,22 +93,44 @@ export class SandboxInstance implements Instance {
     });
   }
 
-  transform(events: readonly SandboxEvent[]): Promise<readonly EventOutcome[]> {
-    if (events.length === 0) return Promise.resolve([]);
-    const end = this.#end;
-    if (end !== null) return Promise.resolve(events.map(() => failedEvent(end, true)));
-    const exact = new Set<number>();
-    const lines = events.map((event, index) => {
-      try {
-        return JSON.stringify(event);
-      } catch {
-        exact.add(index);
-        return encodeJson(event);
-      }
+  async transform(events: readonly SandboxEvent[]): Promise<readonly EventOutcome[]> {
+    const outcomes = await this.pass(events.map((event) => ({ event, line: encodeJson(event) })));
+    return outcomes.map((outcome, index) => {
+      if (outcome.kind !== "keep") return outcome;
+      const { change, cpuMs } = outcome;
+      if (change === undefined) return { kind: "keep", cpuMs };
+      return { kind: "keep", event: eventAfter(events[index] ?? {}, change), cpuMs };
     });
+  }
+
+  async pass(events: readonly GivenEvent[]): Promise<readonly TextOutcome[]> {
+    if (events.length === 0) return [];
+    const end = this.#end;
+    if (end !== null) return events.map(() => failedEvent(end, true));
+    const parts: Promise<readonly TextOutcome[]>[] = [];
+    for (let from = 0; from < events.length; ) {
+      let length = 0;
+      let to = from;
+      while (to < events.length) {
+        length += events[to]?.line.length ?? 0;
+        if (length > MAX_TEXT_LENGTH && to > from) break;
+        to += 1;
+      }
+      parts.push(
+        this.#passPart(from === 0 && to === events.length ? events : events.slice(from, to)),
+      );
+      from = to;
+    }
+    const outcomes = await Promise.all(parts);
+    return outcomes.length === 1 ? (outcomes[0] ?? []) : outcomes.flat();
+  }
+
+  #passPart(events: readonly GivenEvent[]): Promise<readonly TextOutcome[]> {
+    let lines = events[0]?.line ?? "";
+    for (let index = 1; index < events.length; index += 1) lines += `\n${events[index]?.line}`;
     return new Promise((resolve) => {
       this.#ids += 1;
-      const request = { events, lines: lines.join("\n"), exact, blocked: new Map(), resolve };
+      const request = { events, lines, blocked: new Map(), resolve };
       this.#batches.set(this.#ids, request);
       this.#sendBatch(this.#ids, request);
     });
@@ -176,7 +205,7 @@ export class SandboxInstance implements Instance {
         this.#takeStarted(message);
         break;
       case "transformed":
-        this.#takeOutcomes(message.id, message.outcomes);
+        this.#takeOutcomes(message);
         break;
       case "called": {
         const request = this.#calls.get(message.id);
@@ -205,6 +234,11 @@ export class SandboxInstance implements Instance {
 
   #blame(event: number): void {
     const reason = "it blocked its thread";
+    if (event === NO_EVENT.run && !this.#isCareful) {
+      // Which event it was is seen when it happens again.
+      this.#isCareful = true;
+      return;
+    }
     this.#blockedThreads += 1;
     this.settings.host.log([
       { at: new Date(), source: "system", level: "error", message: `Stopped: ${reason}` },
@@ -242,7 +276,8 @@ export class SandboxInstance implements Instance {
   #sendBatch(id: number, { events, lines, blocked }: BatchRequest): void {
     const skipped = [...blocked.keys()];
     const count = events.length;
-    this.#send({ kind: "transform", instance: this.key, id, lines, count, skipped });
+    const isCareful = this.#isCareful;
+    this.#send({ kind: "transform", instance: this.key, id, lines, count, skipped, isCareful });
   }
 
   #takeStarted({ failure }: Extract<FromThread, { kind: "started" }>): void {
@@ -257,19 +292,21 @@ export class SandboxInstance implements Instance {
     void this.stop();
   }
 
-  #takeOutcomes(id: number, outcomes: readonly ThreadOutcome[]): void {
+  #takeOutcomes({ id, texts, cpuMs, limits }: Extract<FromThread, { kind: "transformed" }>): void {
     const request = this.#batches.get(id);
     if (request === undefined) return;
     this.#batches.delete(id);
-    const { events, exact, blocked, resolve } = request;
+    const { events, blocked, resolve } = request;
+    const outcomes = texts.split(SEPARATOR);
+    const limited = new Set(limits);
     resolve(
-      events.map((event, index) => {
+      events.map(({ event }, index) => {
         const reason = blocked.get(index);
-        const outcome = outcomes[index];
-        if (reason !== undefined || outcome === undefined) {
+        const text = outcomes[index];
+        if (reason !== undefined || text === undefined) {
           return failedEvent(reason ?? "it was not run", true);
         }
-        return readOutcome(event, outcome, exact.has(index));
+        return readOutcome(event, text, limited.has(index), cpuMs[index] ?? 0);
       }),
     );
   }
@@ -287,7 +324,8 @@ export class SandboxInstance implements Instance {
 
   #eventOf(cause: Extract<FromThread, { kind: "ask" }>["cause"]): SandboxEvent | null {
     if (cause === null) return null;
-    if (cause.event !== null) return this.#batches.get(cause.id)?.events[cause.event] ?? null;
+    if (cause.event !== null)
+      return this.#batches.get(cause.id)?.events[cause.event]?.event ?? null;
     const call = this.#calls.get(cause.id)?.call;
     return call !== undefined && "event" in call ? call.event : null;
   }
@@ -346,31 +384,70 @@ function setupOf({ config, attachments }: InstanceSettings): string {
   return encodeJson({ config, attachments: files });
 }
 
-function failedEvent(reason: string, isLimit: boolean): EventOutcome {
+function failedEvent(reason: string, isLimit: boolean): Extract<TextOutcome, { kind: "failed" }> {
   return { kind: "failed", reason, isLimit, cpuMs: 0 };
 }
 
-function readOutcome(
+/** What a thread tells of an event (`ThreadOutcome`), read. */
+export function readOutcome(
   before: SandboxEvent,
-  { text, isLimit, cpuMs }: ThreadOutcome,
-  isExact: boolean,
-): EventOutcome {
+  text: string,
+  isLimit: boolean,
+  cpuMs: number,
+): TextOutcome {
   switch (text[0]) {
     case "=":
       return { kind: "keep", cpuMs };
     case "-":
       return { kind: "drop", cpuMs };
     case "+": {
-      const event = JSON.parse(text.slice(1)) as JsonObject;
-      return {
-        kind: "keep",
-        event: isExact ? (restoreIntegers(before, event) as JsonObject) : event,
-        cpuMs,
-      };
+      const whole = restoreIntegers(before, JSON.parse(text.slice(1)) as JsonObject);
+      return { kind: "keep", change: { kind: "whole", event: whole as JsonObject }, cpuMs };
+    }
+    case "~": {
+      const end = text.indexOf("\n");
+      const change = JSON.parse(text.slice(1, end)) as TextChange;
+      return { kind: "keep", change: partsOf(before, change, text.slice(end + 1)), cpuMs };
     }
     default:
       return { kind: "failed", reason: String(JSON.parse(text.slice(1))), isLimit, cpuMs };
   }
+}
+
+function partsOf(
+  before: SandboxEvent,
+  { e = {}, f = [], p = {}, q = [], w }: TextChange,
+  propertiesText: string,
+): EventChange {
+  const restore = (whole: JsonObject | undefined, part: JsonObject): JsonObject => {
+    for (const key of Object.keys(part)) {
+      const value = ownValue(whole ?? {}, key);
+      if (value !== undefined) put(part, key, restoreIntegers(value, part[key] as Json));
+    }
+    return part;
+  };
+  const fields = { fields: restore(before, e), removedFields: f };
+  const properties = ownValue(before, "properties");
+  const earlier = isJsonObject(properties) ? properties : {};
+  if (w !== undefined) {
+    return { kind: "properties", ...fields, properties: restoreIntegers(earlier, w) };
+  }
+  return {
+    kind: "parts",
+    ...fields,
+    set: restore(earlier, p),
+    removed: q,
+    ...(propertiesText !== "" && { propertiesText }),
+  };
+}
+
+function put(object: JsonObject, key: string, value: Json): void {
+  Object.defineProperty(object, key, {
+    value,
+    writable: true,
+    enumerable: true,
+    configurable: true,
+  });
 }
 
 /** Integers that lost digits on their way through the sandbox, where they were not changed there. */
@@ -382,12 +459,7 @@ function restoreIntegers(before: Json | undefined, after: Json): Json {
   }
   if (!isJsonObject(after) || !isJsonObject(before)) return after;
   for (const key of Object.keys(after)) {
-    Object.defineProperty(after, key, {
-      value: restoreIntegers(ownValue(before, key), after[key] as Json),
-      writable: true,
-      enumerable: true,
-      configurable: true,
-    });
+    put(after, key, restoreIntegers(ownValue(before, key), after[key] as Json));
   }
   return after;
 }

@@ -1,4 +1,4 @@
-import type { Json } from "@hedgerow/core/json";
+import type { Json, JsonObject } from "@hedgerow/core/json";
 import type { SandboxLimits, SandboxLogLine } from "../../transformations/sandbox.ts";
 import type { GuestTexts } from "./guest-texts.ts";
 
@@ -32,7 +32,10 @@ export const BEAT = {
 export const BEAT_BYTES = 5 * Int32Array.BYTES_PER_ELEMENT;
 
 /** What is at work where no event is. */
-export const NO_EVENT = { start: -1, call: -2, other: -3 } as const;
+export const NO_EVENT = { start: -1, call: -2, other: -3, run: -4 } as const;
+
+/** Stands between texts that cross as one; no JSON has it. */
+export const SEPARATOR = "\u001e";
 
 /** What a thread is opened with. */
 export interface ThreadData {
@@ -53,6 +56,8 @@ export type ToThread =
       readonly count: number;
       /** Events that must not be run again. */
       readonly skipped: readonly number[];
+      /** Told of every event when it begins, so that it is known which one blocks the thread. */
+      readonly isCareful: boolean;
     }
   | {
       readonly kind: "call";
@@ -77,13 +82,27 @@ export type ToThread =
     };
 
 /**
- * What became of an event: `=` unchanged, `-` dropped, `+` and JSON of what it became, `!` and JSON of
- * the reason why it failed.
+ * What became of an event: `=` unchanged, `-` dropped, `+` and JSON of what it became, `~` and JSON of
+ * a {@link TextChange} with the JSON of its properties after it in a line of its own (nothing where
+ * that is not known), `!` and JSON of the reason why it failed.
  */
 export interface ThreadOutcome {
   readonly text: string;
   readonly isLimit: boolean;
   readonly cpuMs: number;
+}
+
+/** How an event differs from the one that was given; what is absent does not differ. */
+export interface TextChange {
+  /** Fields beside the properties, as they are now. */
+  readonly e?: JsonObject;
+  /** Fields that are there no more. */
+  readonly f?: readonly string[];
+  /** Properties as they are now, and those that are there no more. */
+  readonly p?: JsonObject;
+  readonly q?: readonly string[];
+  /** All properties, where they are not told one by one; an object unless the answer is wrong. */
+  readonly w?: Json;
 }
 
 export interface GuestFailure {
@@ -105,7 +124,11 @@ export type FromThread =
       readonly kind: "transformed";
       readonly instance: number;
       readonly id: number;
-      readonly outcomes: readonly ThreadOutcome[];
+      /** Texts of {@link ThreadOutcome}s, one behind the other. */
+      readonly texts: string;
+      readonly cpuMs: Float64Array;
+      /** Events that exceeded a limit. */
+      readonly limits: readonly number[];
     }
   | {
       readonly kind: "called";

@@ -6,7 +6,7 @@ import {
   type QuickJSHandle,
   type QuickJSSyncVariant,
 } from "quickjs-emscripten-core";
-import { withNativeTexts } from "./native-texts.ts";
+import { type EngineModule, withNativeTexts } from "./native-texts.ts";
 
 const PAGE_BYTES = 65_536;
 /** What the engine's module starts with, in pages. */
@@ -43,10 +43,47 @@ type GuestFunction =
   | "describe"
   | "setUp"
   | "accept"
+  | "startRun"
+  | "collect"
   | "work"
   | "invoke"
   | "settle"
   | "fire";
+
+/** How many numbers the guest marks in its memory: the event under way, and since when. */
+const MARKS = 2;
+
+/** Numbers that the guest writes and the host reads where they lie in memory. */
+function newMarks(
+  context: QuickJSContext,
+  engine: EngineModule | undefined,
+  memory: WebAssembly.Memory,
+): { readonly handle: QuickJSHandle; readonly at: number } {
+  if (engine === undefined) throw new Error("the engine has not told its module");
+  const { _malloc: allocate } = engine;
+  let at = 0;
+  engine._malloc = (bytes) => {
+    at = allocate(bytes);
+    return at;
+  };
+  const first = Float64Array.of(-1, 1 / 3);
+  const handle = context.newArrayBuffer(first.buffer);
+  engine._malloc = allocate;
+  // Wherever the library puts it: what is read there later must be this.
+  const there = at > 0 && at % 8 === 0 ? new Float64Array(memory.buffer, at, MARKS) : [];
+  if (there[0] !== first[0] || there[1] !== first[1]) {
+    throw new Error("the engine keeps arrays elsewhere than it says");
+  }
+  return { handle, at };
+}
+
+type GuestValue = string | number | Uint32Array;
+
+function toHandle(context: QuickJSContext, value: GuestValue): QuickJSHandle {
+  if (typeof value === "string") return context.newString(value);
+  if (typeof value === "number") return context.newNumber(value);
+  return context.newArrayBuffer(value.buffer as ArrayBuffer);
+}
 
 /**
  * One QuickJS in a WebAssembly memory of its own. It is never disposed of piece by piece, since an
@@ -55,11 +92,23 @@ type GuestFunction =
 export class VirtualMachine {
   readonly #context: QuickJSContext;
   readonly #guest: QuickJSHandle;
+  readonly #memory: WebAssembly.Memory;
+  /** Where the marks of the guest lie in its memory. */
+  readonly #marksAt: number;
+  #marks: Float64Array;
   #wasStopped = false;
 
-  private constructor(context: QuickJSContext, guest: QuickJSHandle) {
+  private constructor(
+    context: QuickJSContext,
+    guest: QuickJSHandle,
+    memory: WebAssembly.Memory,
+    marksAt: number,
+  ) {
     this.#context = context;
     this.#guest = guest;
+    this.#memory = memory;
+    this.#marksAt = marksAt;
+    this.#marks = new Float64Array(memory.buffer, marksAt, MARKS);
   }
 
   static async create(options: {
@@ -74,13 +123,18 @@ export class VirtualMachine {
     const roomPages = Math.ceil((memoryMiB * 1024 * 1024 + givenBytes) / PAGE_BYTES);
     const maximum = INITIAL_PAGES + SPARE_PAGES + roomPages;
     const quiet = { print: () => {}, printErr: () => {} };
+    const memory = new WebAssembly.Memory({ initial: INITIAL_PAGES, maximum });
+    let engine: EngineModule | undefined;
     const module = await newQuickJSWASMModuleFromVariant(
       withNativeTexts(
         newVariant(VARIANT, {
           wasmModule,
-          wasmMemory: new WebAssembly.Memory({ initial: INITIAL_PAGES, maximum }),
+          wasmMemory: memory,
           emscriptenModule: quiet as object,
         }),
+        (loaded) => {
+          engine = loaded;
+        },
       ),
     );
     const runtime = module.newRuntime();
@@ -122,11 +176,14 @@ export class VirtualMachine {
         return context.newString(JSON.stringify(text));
       })
       .consume((handle) => context.setProp(bridge, "text", handle));
+    const marks = newMarks(context, engine, memory);
+    context.setProp(bridge, "marks", marks.handle);
+    marks.handle.dispose();
     context.setProp(context.global, "__bridge", bridge);
     context.unwrapResult(context.evalCode(core, "sandbox.js")).dispose();
     const guest = context.getProp(context.global, "__guest");
     context.unwrapResult(context.evalCode("delete globalThis.__guest")).dispose();
-    const machine = new VirtualMachine(context, guest);
+    const machine = new VirtualMachine(context, guest, memory, marks.at);
     runtime.setInterruptHandler(() => {
       if (!host.mustStop()) return false;
       machine.#wasStopped = true;
@@ -144,28 +201,52 @@ export class VirtualMachine {
         this.#throwIfStopped(message);
         return JSON.stringify([message, ""]);
       }
-      return this.#call("load", evaluated.value);
+      const error = this.#call("load", evaluated.value);
+      this.#runJobs();
+      return error;
     });
   }
 
   /** Runs a function of the guest, and all that it set going. */
-  run(name: GuestFunction, argument?: string | number): string {
+  run(name: GuestFunction, ...values: readonly GuestValue[]): string {
     return this.#guarded(() => {
-      if (argument === undefined) return this.#call(name);
-      const value =
-        typeof argument === "number"
-          ? this.#context.newNumber(argument)
-          : this.#context.newString(argument);
-      return this.#call(name, value);
+      const answer = this.#call(name, ...values.map((value) => toHandle(this.#context, value)));
+      this.#runJobs();
+      return answer;
     });
   }
 
-  #call(name: GuestFunction, argument?: QuickJSHandle): string {
+  /**
+   * Which event is under way in a run, or -1, and since when (milliseconds of the epoch). Read in the
+   * memory, so at any time, without running anything.
+   */
+  get mark(): { readonly event: number; readonly sinceMs: number } {
+    // Memory that has grown is another one.
+    if (this.#marks.length === 0) {
+      this.#marks = new Float64Array(this.#memory.buffer, this.#marksAt, 2);
+    }
+    const [event = -1, sinceMs = 0] = this.#marks;
+    return { event, sinceMs };
+  }
+
+  /** What a run came to that a fault has ended, as far as that can still be told; nothing else may follow. */
+  salvage(): string {
+    try {
+      this.#wasStopped = false;
+      this.#context.runtime.removeInterruptHandler();
+      this.#context.runtime.setMemoryLimit(-1);
+      return this.#call("collect");
+    } catch {
+      return "";
+    }
+  }
+
+  #call(name: GuestFunction, ...values: readonly QuickJSHandle[]): string {
     const context = this.#context;
     const method = context.getProp(this.#guest, name);
-    const result = context.callFunction(method, context.undefined, ...(argument ? [argument] : []));
+    const result = context.callFunction(method, context.undefined, ...values);
     method.dispose();
-    argument?.dispose();
+    for (const value of values) value.dispose();
     if (result.error) {
       const message = this.#messageOf(result.error);
       this.#throwIfStopped(message);
@@ -174,7 +255,6 @@ export class VirtualMachine {
     const isText = context.typeof(result.value) === "string";
     const text = isText ? context.getString(result.value) : "";
     result.value.dispose();
-    this.#runJobs();
     return text;
   }
 

@@ -1,0 +1,190 @@
+import type { Json, JsonObject } from "@hedgerow/core/json";
+import {
+  FAILED_PROPERTY,
+  HOPS_PROPERTY,
+  SUCCEEDED_PROPERTY,
+} from "@hedgerow/core/transformations/plugin-event";
+import { HEAD, type ScannedLines, type Shape } from "./event-shapes.ts";
+import type { TextChange } from "./sandbox-messages.ts";
+
+/** What the service says itself of transformations: kept out of the text of what they answer. */
+const SAID = [SUCCEEDED_PROPERTY, FAILED_PROPERTY];
+/** What no transformation changes. */
+const FIXED = [...SAID, HOPS_PROPERTY];
+
+/** What the guest tells of a changed event; all fields (`h`) in the place of those that differ. */
+type GuestChange = TextChange & { readonly h?: JsonObject };
+
+/**
+ * What the main thread is told of an event that the guest says it changed: only what differs indeed,
+ * and the text of its properties after it, without what the service says of transformations. Values
+ * that the guest wrote as another text for the same (digits that it cannot hold) do not differ.
+ */
+export function tellChange(text: string, scanned: ScannedLines, index: number): string {
+  const line = scanned.lines[index] ?? "";
+  if (text.startsWith("+"))
+    return text.length === line.length + 1 && text.endsWith(line) ? "=" : text;
+  const { h: head, ...change } = JSON.parse(text.slice(1)) as GuestChange;
+  const event = new TextObject(line, scanned, index);
+  const fields = head === undefined ? change : { ...change, ...headChange(line, head) };
+  const { e, f, q, w, p } = fields;
+  if (w !== undefined || (e !== undefined && Object.hasOwn(e, "properties"))) {
+    const { properties: whole = w, ...rest } = e ?? {};
+    const properties = event.properties;
+    if (properties === null || whole === undefined)
+      return tell({ e: rest, f, w: whole ?? null }, "");
+    if (JSON.stringify(whole) !== canonical(properties.text))
+      return tell({ e: rest, f, w: whole }, "");
+    return tell({ e: rest, f }, "");
+  }
+  const { properties } = event;
+  if (properties === null) return tell({ e, f, p, q }, "");
+  const set = p === undefined ? undefined : properties.changed(p);
+  const gone = q?.filter((key) => !FIXED.includes(key));
+  return tell({ e, f, p: set, q: gone }, properties.with(set ?? {}, gone ?? []));
+}
+
+function tell(
+  { e, f, p, q, w }: { [Part in keyof TextChange]: TextChange[Part] | undefined },
+  propertiesText: string,
+): string {
+  const change = {
+    ...(hasKeys(e) && { e }),
+    ...(f !== undefined && f.length > 0 && { f }),
+    ...(hasKeys(p) && { p }),
+    ...(q !== undefined && q.length > 0 && { q }),
+    ...(w !== undefined && { w }),
+  };
+  return hasKeys(change) ? `~${JSON.stringify(change)}\n${propertiesText}` : "=";
+}
+
+function hasKeys(object: object | undefined): boolean {
+  for (const _key in object) return true;
+  return false;
+}
+
+/** How all fields of an event beside its properties differ from those in its line. */
+function headChange(line: string, head: JsonObject): TextChange {
+  const { properties: _, ...before } = JSON.parse(line) as JsonObject;
+  const e = Object.fromEntries(
+    Object.entries(head).filter(
+      ([key, value]) =>
+        !Object.hasOwn(before, key) || JSON.stringify(before[key]) !== JSON.stringify(value),
+    ),
+  );
+  return { e, f: Object.keys(before).filter((key) => !Object.hasOwn(head, key)) };
+}
+
+/** The text that the same value has when it is written anew. */
+function canonical(text: string): string {
+  return JSON.stringify(JSON.parse(text) as Json);
+}
+
+/** An event whose shape is known, as its text. */
+class TextObject {
+  readonly #line: string;
+  readonly #scanned: ScannedLines;
+  readonly #place: number;
+
+  constructor(line: string, scanned: ScannedLines, index: number) {
+    this.#line = line;
+    this.#scanned = scanned;
+    this.#place = scanned.numbers[index] ?? 0;
+  }
+
+  /** Its properties, where their shape is known as well. */
+  get properties(): TextProperties | null {
+    const { numbers, shapes } = this.#scanned;
+    const shape = shapes.shapeOf(numbers[this.#place + HEAD.shape]);
+    const inner = shapes.shapeOf(numbers[this.#place + HEAD.innerShape]);
+    const slot = shape?.slots.get("properties");
+    if (shape === null || inner === null || slot === undefined) return null;
+    const ends = this.#place + HEAD.length;
+    const before = slot === 0 ? 0 : (numbers[ends + slot - 1] as number);
+    const start = before + 1 + (shape.lengths[slot] as number);
+    return new TextProperties(this.#line, numbers, ends + shape.keys.length, start, inner);
+  }
+}
+
+class TextProperties {
+  readonly #line: string;
+  readonly #numbers: Uint32Array;
+  readonly #ends: number;
+  readonly #start: number;
+  readonly #shape: Shape;
+
+  constructor(line: string, numbers: Uint32Array, ends: number, start: number, shape: Shape) {
+    this.#line = line;
+    this.#numbers = numbers;
+    this.#ends = ends;
+    this.#start = start;
+    this.#shape = shape;
+  }
+
+  get text(): string {
+    const { keys } = this.#shape;
+    const end = keys.length === 0 ? this.#start + 1 : this.#endOf(keys.length - 1);
+    return this.#line.slice(this.#start, end + 1);
+  }
+
+  #endOf(slot: number): number {
+    return this.#numbers[this.#ends + slot] as number;
+  }
+
+  /** Where the key of a slot begins. */
+  #beginOf(slot: number): number {
+    return (slot === 0 ? this.#start : this.#endOf(slot - 1)) + 1;
+  }
+
+  /** Those of some values that differ from its own. */
+  changed(set: JsonObject): JsonObject {
+    const { slots, lengths } = this.#shape;
+    const kept: [string, Json][] = [];
+    for (const [key, value] of Object.entries(set)) {
+      if (FIXED.includes(key)) continue;
+      const slot = slots.get(key);
+      if (slot !== undefined) {
+        const from = this.#beginOf(slot) + (lengths[slot] as number);
+        const before = this.#line.slice(from, this.#endOf(slot));
+        const text = JSON.stringify(value);
+        if (text === before || text === canonical(before)) continue;
+      }
+      kept.push([key, value]);
+    }
+    return Object.fromEntries(kept);
+  }
+
+  /** Its text with some values set and some left out. */
+  with(set: JsonObject, gone: readonly string[]): string {
+    const { slots, keys, lengths } = this.#shape;
+    const touched: number[] = [];
+    const note = (key: string) => {
+      const slot = slots.get(key);
+      if (slot !== undefined) touched.push(slot);
+    };
+    for (const key in set) note(key);
+    for (const key of gone) note(key);
+    for (const key of SAID) note(key);
+    touched.sort((one, other) => one - other);
+    const pieces: string[] = [];
+    /** The first slot that has not been taken. */
+    let next = 0;
+    const take = (slot: number) => {
+      if (slot > next) pieces.push(this.#line.slice(this.#beginOf(next), this.#endOf(slot - 1)));
+      next = slot + 1;
+    };
+    for (const slot of touched) {
+      take(slot);
+      const key = keys[slot] as string;
+      if (!Object.hasOwn(set, key)) continue;
+      const from = this.#beginOf(slot);
+      const literal = this.#line.slice(from, from + (lengths[slot] as number));
+      pieces.push(literal + JSON.stringify(set[key]));
+    }
+    take(keys.length);
+    for (const key in set) {
+      if (!slots.has(key)) pieces.push(`${JSON.stringify(key)}:${JSON.stringify(set[key])}`);
+    }
+    return `{${pieces.join(",")}}`;
+  }
+}

@@ -1,0 +1,303 @@
+import type { JsonObject } from "@hedgerow/core/json";
+import { type EventChange, eventAfter } from "@hedgerow/core/transformations/plugin-event";
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { tellChange } from "./event-changes.ts";
+import { HEAD, ShapeTable } from "./event-shapes.ts";
+import { LazyObject, proxyOf, release, writeAnswer } from "./guest-lazy.ts";
+import { readOutcome } from "./sandbox-instance.ts";
+
+type Plain = Record<string, unknown>;
+
+/** An event as the guest is given it: lazy, since its keys have come before. */
+function lazyEvent(event: JsonObject) {
+  const shapes = new ShapeTable();
+  const line = JSON.stringify(event);
+  for (let times = 0; times < 3; times += 1) shapes.scan(line);
+  const scanned = shapes.scan(`${line}\n${line}`);
+  const place = scanned.numbers[1] ?? 0;
+  const shape = shapes.shapeOf(scanned.numbers[place + HEAD.shape]);
+  if (shape === null) return undefined;
+  const inner = shapes.shapeOf(scanned.numbers[place + HEAD.innerShape]);
+  const batch = { ends: scanned.numbers };
+  const lazy = new LazyObject(shape, line, batch, place + HEAD.length, 0, inner);
+  return { lazy, proxy: proxyOf(lazy), line, batch, scanned };
+}
+
+/** The event after a transformation, as it is told to the main thread and read there. */
+function afterwards(
+  before: JsonObject,
+  given: NonNullable<ReturnType<typeof lazyEvent>>,
+  answer: unknown,
+) {
+  const written = writeAnswer(answer as Plain, given.lazy);
+  const told = written === "=" ? written : tellChange(written, given.scanned, 1);
+  const outcome = readOutcome(before, told, false, 0);
+  const change: EventChange | undefined = outcome.kind === "keep" ? outcome.change : undefined;
+  return { change, event: change === undefined ? before : eventAfter(before, change) };
+}
+
+const keys = fc.constantFrom(
+  ...[
+    "a",
+    "b",
+    "c",
+    "d",
+    "e",
+    "$set",
+    "ü",
+    "constructor",
+    "toString",
+    "toJSON",
+    "length",
+    "with space",
+    "7",
+    "x",
+  ],
+);
+const values = fc.oneof(
+  fc.jsonValue({ maxDepth: 2 }),
+  fc.constantFrom<unknown>("text", 1, null, true, [], {}, { deep: [1] }, undefined),
+);
+const jsonObjects = fc
+  .dictionary(keys, fc.jsonValue({ maxDepth: 2 }), { maxKeys: 9 })
+  .map((object) => JSON.parse(JSON.stringify(object)) as JsonObject);
+
+/** What code may do with an event; answers what it saw. */
+type Deed = (event: Plain, key: string, value: unknown) => unknown;
+const own = (event: Plain): Plain => event["properties"] as Plain;
+const DEEDS: Record<string, Deed> = {
+  read: (event, key) => own(event)[key],
+  readField: (event) => [event["event"], event["uuid"], event["absent"], typeof event["valueOf"]],
+  set(event, key, value) {
+    own(event)[key] = value;
+  },
+  setField(event, _key, value) {
+    event["event"] = value;
+  },
+  delete: (event, key) => delete own(event)[key],
+  deleteField: (event) => delete event["event"],
+  isIn: (event, key) => [key in own(event), Object.hasOwn(own(event), key)],
+  inherited: (event, key) => [
+    Object.hasOwn(own(event), key),
+    Object.hasOwn(own(event), key),
+    Object.prototype.propertyIsEnumerable.call(own(event), key),
+  ],
+  keys: (event) => Object.keys(own(event)),
+  fieldKeys: (event) => Object.keys(event),
+  entries: (event) => Object.entries(own(event)),
+  spread: (event) => ({ ...own(event) }),
+  text: (event) => JSON.stringify(own(event)),
+  loop(event) {
+    const seen: string[] = [];
+    for (const key in own(event)) seen.push(key);
+    return seen;
+  },
+  assign: (event, key, value) =>
+    JSON.stringify(Object.assign(own(event), { [key]: value, more: 1 })),
+  change(event, key) {
+    const value = own(event)[key];
+    if (Array.isArray(value)) value.push("more");
+    else if (typeof value === "object" && value !== null) (value as Plain)["more"] = 1;
+  },
+  defineProperty: (event, key, value) =>
+    Reflect.defineProperty(own(event), key, {
+      value,
+      writable: true,
+      enumerable: key !== "a",
+      configurable: true,
+    }),
+  describe: (event, key) => Object.getOwnPropertyDescriptor(own(event), key),
+  freeze(event) {
+    Object.freeze(own(event));
+    return Object.isFrozen(own(event));
+  },
+  inherit(event, key, value) {
+    const child = Object.create(own(event)) as Plain;
+    child[key] = value;
+    return [Object.keys(child), child["a"]];
+  },
+  replace(event, key, value) {
+    event["properties"] = { [key]: value };
+  },
+  same(event) {
+    event["properties"] = own(event);
+  },
+  twice(event, key) {
+    const [first, all] = [own(event)[key], own(event)];
+    return own(event)[key] === first && own(event) === all;
+  },
+  prototype: (event) => [
+    Object.getPrototypeOf(own(event)) === Object.prototype,
+    Array.isArray(own(event)),
+    String(Object.prototype.toString.call(own(event))),
+  ],
+  strange(event) {
+    Object.setPrototypeOf(own(event), { inherited: 1 });
+    return own(event)["inherited"];
+  },
+};
+
+interface Act {
+  readonly name: string;
+  readonly key: string;
+  readonly value: unknown;
+}
+const acts = fc.array(
+  fc.record<Act>({ name: fc.constantFrom(...Object.keys(DEEDS)), key: keys, value: values }),
+  { maxLength: 8 },
+);
+
+/** Does what is to be done; everything it saw, an error as its kind. */
+function perform(event: Plain, all: readonly Act[]): unknown[] {
+  return all.map(({ name, key, value }) => {
+    try {
+      const copy = value === undefined ? undefined : (JSON.parse(JSON.stringify(value)) as unknown);
+      return JSON.stringify(DEEDS[name]?.(event, key, copy));
+    } catch (error) {
+      return (error as Error).name;
+    }
+  });
+}
+
+const ANSWERS: Record<string, (event: Plain) => Plain> = {
+  itself: (event) => event,
+  copy: (event) => ({ ...event }),
+  "a copy with another field": (event) => ({ ...event, event: "other", more: [1] }),
+  "a copy of all": (event) => ({ ...event, properties: { ...own(event), copied: true } }),
+  "a part": (event) => ({ event: event["event"], properties: event["properties"] }),
+};
+
+describe("lazy events", () => {
+  it("[TS-30] behave as plain objects do, and leave the same event behind", () => {
+    fc.assert(
+      fc.property(
+        jsonObjects,
+        fc.option(jsonObjects, { nil: undefined }),
+        acts,
+        fc.constantFrom(...Object.keys(ANSWERS)),
+        (properties, set, all, answer) => {
+          const before: JsonObject = {
+            ...{ uuid: "u", event: "e", distinct_id: "d", properties },
+            ...(set !== undefined && { $set: set }),
+          };
+          const given = lazyEvent(before);
+          if (given === undefined) throw new Error("it is not lazy");
+          const plain = JSON.parse(given.line) as Plain;
+          expect(perform(given.proxy, all)).toEqual(perform(plain, all));
+          const answerOf = ANSWERS[answer] as (event: Plain) => Plain;
+          let expected: string;
+          try {
+            expected = JSON.stringify(answerOf(plain));
+          } catch {
+            return;
+          }
+          const { change, event } = afterwards(before, given, answerOf(given.proxy));
+          const { properties: ours, ...fields } = JSON.parse(JSON.stringify(event)) as Plain;
+          const { properties: theirs, ...others } = JSON.parse(expected) as Plain;
+          expect(fields).toEqual(others);
+          expect(JSON.stringify(ours)).toBe(JSON.stringify(theirs));
+          if (change?.kind === "parts" && change.propertiesText !== undefined) {
+            expect(change.propertiesText).toBe(JSON.stringify(event["properties"]));
+          }
+        },
+      ),
+      { numRuns: 3_000 },
+    );
+  });
+
+  it("[TS-30] go on to be usable when their batch is over", () => {
+    fc.assert(
+      fc.property(jsonObjects, acts, acts, (properties, during, later) => {
+        const before: JsonObject = { uuid: "u", event: "e", properties };
+        const given = lazyEvent(before);
+        if (given === undefined) throw new Error("it is not lazy");
+        const plain = JSON.parse(given.line) as Plain;
+        perform(given.proxy, during);
+        perform(plain, during);
+        release(given.lazy);
+        given.batch.ends = null as never;
+        expect(perform(given.proxy, later)).toEqual(perform(plain, later));
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+
+  it("[TS-30] are told as unchanged where they are", () => {
+    const before = { uuid: "u", event: "e", properties: { a: { b: [1] }, c: "text" } };
+    const given = lazyEvent(before);
+    if (given === undefined) throw new Error("it is not lazy");
+    const { a } = own(given.proxy) as { a: { b: number[] } };
+    expect(a.b).toEqual([1]);
+    own(given.proxy)["c"] = "text";
+    expect(writeAnswer(given.proxy, given.lazy)).toBe("=");
+    expect(writeAnswer({ ...given.proxy }, given.lazy)).not.toBe("=");
+    expect(afterwards(before, given, { ...given.proxy }).change).toBeUndefined();
+  });
+
+  it.each([
+    ['{"a":1,"a":2}', "keys that come twice"],
+    ['{"2":1,"1":2}', "keys that are ordered by their number"],
+    ['{"__proto__":1}', "the key of the prototype"],
+    ['{"\\u0061":1}', "keys that are written otherwise"],
+    ['{ "a": 1 }', "spaces"],
+  ])("[TS-30] are plain from the beginning with %s: %s", (properties) => {
+    const shapes = new ShapeTable();
+    const line = `{"event":"e","properties":${properties}}`;
+    for (let times = 0; times < 3; times += 1) shapes.scan(line);
+    const { numbers } = shapes.scan(line);
+    expect(numbers[(numbers[0] ?? 0) + HEAD.innerShape]).toBe(0);
+  });
+
+  it("[TS-30] keep digits that no number holds where they are left alone", () => {
+    const line =
+      '{"event":"e","properties":{"id":12345678901234567891,"list":[12345678901234567891]}}';
+    const shapes = new ShapeTable();
+    for (let times = 0; times < 3; times += 1) shapes.scan(line);
+    const scanned = shapes.scan(line);
+    const place = scanned.numbers[0] ?? 0;
+    const [shape, inner] = [HEAD.shape, HEAD.innerShape].map((at) =>
+      shapes.shapeOf(scanned.numbers[place + at]),
+    );
+    if (!shape || !inner) throw new Error("it is not lazy");
+    const batch = { ends: scanned.numbers };
+    const lazy = new LazyObject(shape, line, batch, place + HEAD.length, 0, inner);
+    const event = proxyOf(lazy);
+    expect(own(event)["list"]).toEqual([Number("12345678901234567891")]);
+    own(event)["more"] = 1;
+    const told = tellChange(writeAnswer(event, lazy), scanned, 0);
+    expect(told).toBe(
+      '~{"p":{"more":1}}\n{"id":12345678901234567891,"list":[12345678901234567891],"more":1}',
+    );
+  });
+
+  it("[TS-30] end where the text says, whatever stands in it", () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 3 }), { maxKeys: 12 }), {
+          minLength: 1,
+          maxLength: 5,
+        }),
+        (objects) => {
+          const shapes = new ShapeTable();
+          const lines = objects.map((properties) => JSON.stringify({ event: "e", properties }));
+          shapes.scan(lines.join("\n"));
+          const { numbers } = shapes.scan(lines.join("\n"));
+          for (const [index, line] of lines.entries()) {
+            const place = numbers[index] ?? 0;
+            const shape = shapes.shapeOf(numbers[place + HEAD.shape]);
+            const inner = shapes.shapeOf(numbers[place + HEAD.innerShape]);
+            if (shape === null || inner === null) continue;
+            const { properties } = JSON.parse(line) as { properties: JsonObject };
+            expect(inner.keys).toEqual(Object.keys(properties));
+            for (const [slot, key] of inner.keys.entries()) {
+              const end = numbers[place + HEAD.length + shape.keys.length + slot] ?? 0;
+              const text = JSON.stringify(properties[key]);
+              expect(line.slice(end - text.length, end)).toBe(text);
+            }
+          }
+        },
+      ),
+    );
+  });
+});
