@@ -9,6 +9,7 @@ import { fileURLToPath } from "node:url";
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const stampFile = join(root, "node_modules", ".hedgerow-ready");
 const bundler = join(root, "scripts/bundle.mjs");
+const codeCache = join(root, "scripts/code-cache.mjs");
 const installOnly = process.argv.includes("--install-only");
 
 function run(command, args) {
@@ -32,7 +33,7 @@ function lockHash() {
 }
 
 function sourceHash() {
-  const hash = createHash("sha256").update(readFileSync(bundler));
+  const hash = createHash("sha256").update(readFileSync(bundler)).update(readFileSync(codeCache));
   for (const workspace of ["core", "server"]) {
     for (const path of buildInputs(join(root, "packages", workspace, "src"))) {
       const { mtimeMs, size } = statSync(path);

@@ -1,6 +1,14 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -50,8 +58,12 @@ beforeAll(() => {
 }, SLOW_MS);
 
 /** The built command as a process of its own, without the variables of this one. */
-function hedgerow(args: readonly string[], env: Record<string, string> = {}): Run {
-  const child = spawn(process.execPath, [entry, ...args], {
+function hedgerow(
+  args: readonly string[],
+  env: Record<string, string> = {},
+  file: string = entry,
+): Run {
+  const child = spawn(process.execPath, [file, ...args], {
     cwd: process.cwd(),
     env: { PATH: process.env.PATH, ...env },
     stdio: ["ignore", "pipe", "pipe"],
@@ -143,6 +155,27 @@ describe("hedgerow", { timeout: SLOW_MS }, () => {
     expect(lines.out()).toContain(`fail  data folder    ${data} is no folder\n`);
     expect(await array.exit).toBe(1);
     expect(JSON.parse(array.out())[0]).toMatchObject({ check: "node", status: "ok" });
+  });
+});
+
+describe("the bundled command", { timeout: SLOW_MS }, () => {
+  const bundle = fileURLToPath(new URL("../dist/bundle", import.meta.url));
+  const copy = `${bundle}-copied-${process.pid}`;
+  afterEach(() => rmSync(copy, { recursive: true, force: true }));
+
+  test.each<[string, (codeCache: string) => void]>([
+    ["is missing", (path) => rmSync(path)],
+    ["ends too soon", (path) => truncateSync(path, 1_000)],
+    ["is of another V8", (path) => writeFileSync(path, Buffer.alloc(4_000, 7))],
+  ])("[CL-14] runs all the same when what was compiled of it %s", async (_what, change) => {
+    cpSync(bundle, copy, { recursive: true });
+    const caches = readdirSync(copy).filter((name) => name.endsWith(".v8"));
+    expect(caches).toHaveLength(1);
+    for (const name of caches) change(join(copy, name));
+    const run = hedgerow(["--version"], {}, join(copy, "main.js"));
+    expect(await run.exit).toBe(0);
+    expect(run.out()).toMatch(/^\d+\.\d+\.\d+\n$/);
+    expect(run.err()).toBe("");
   });
 });
 

@@ -57,4 +57,7 @@ for (const output of [process.stdout, process.stderr]) {
   });
 }
 
-process.exitCode = await main(process.argv.slice(2));
+// Not awaited here: the bundle is a script, and no module.
+void main(process.argv.slice(2)).then((exitCode) => {
+  process.exitCode = exitCode;
+});

@@ -3,7 +3,6 @@ import type { Logger } from "pino";
 import type { FirstBoot } from "../accounts/bootstrap.ts";
 import { type Config, readConfig, UsageError } from "../config.ts";
 import type { App } from "../http/app.ts";
-import { boundGarbage } from "../platform/bound-garbage.ts";
 import { readVersion } from "./help.ts";
 import { createLogger } from "./logger.ts";
 import { codeOf, operatorsReason } from "./operators-reason.ts";
@@ -23,7 +22,6 @@ export async function start(args: readonly string[]): Promise<number> {
       `the role ${config.role} needs an event log that processes share; with storage in the data folder one process does everything: start it with --role all`,
     );
   }
-  boundGarbage();
   const logger = createLogger(config.logLevel);
   const { composeService } = await import("../compose.ts");
   let service: Awaited<ReturnType<typeof composeService>>;
