@@ -140,6 +140,7 @@ import { groupRoutes } from "./persons/groups.routes.ts";
 import { createGroups } from "./persons/groups.ts";
 import { personRoutes } from "./persons/persons.routes.ts";
 import { createPersons } from "./persons/persons.ts";
+import { addressUrl } from "./platform/address-url.ts";
 import { limitFaults } from "./platform/limit-faults.ts";
 import { earlyAccessFeaturesOf } from "./sdk/early-access.ts";
 import { sdkRoutes } from "./sdk/sdk.routes.ts";
@@ -298,7 +299,7 @@ async function compose(
   );
 
   // From the log to the stores
-  const siteUrl = `http://${config.host}:${config.port}`;
+  const siteUrl = addressUrl(config.host, config.port);
   const log = await openEmbeddedLog(paths.eventLog, {
     after: Math.max(await persons.position(), await events.position()),
     retention: {

@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import type { FirstBoot } from "../accounts/bootstrap.ts";
 import { type Config, readConfig, UsageError } from "../config.ts";
 import type { App } from "../http/app.ts";
+import { addressUrl } from "../platform/address-url.ts";
 import { readVersion } from "./help.ts";
 import { createLogger } from "./logger.ts";
 import { codeOf, operatorsReason } from "./operators-reason.ts";
@@ -36,7 +37,7 @@ export async function start(args: readonly string[]): Promise<number> {
     await service.close();
     clearTimeout(cut);
   });
-  const url = urlOf(service.app.server.address() as AddressInfo);
+  const url = urlOf(service.app);
   if (service.firstBoot) console.log(welcome(service.firstBoot, url));
   logger.info({ url, version: readVersion(), data: config.data }, "ready");
   return stopped;
@@ -46,11 +47,16 @@ export async function start(args: readonly string[]): Promise<number> {
 async function listen(app: App, config: Config): Promise<string> {
   try {
     await app.listen({ host: config.host, port: config.port });
-    return urlOf(app.server.address() as AddressInfo);
+    return urlOf(app);
   } catch (error) {
     const reason = listenReason(error, config);
     throw reason === undefined ? error : new CannotStart(reason, { cause: error });
   }
+}
+
+function urlOf(app: App): string {
+  const { address, port } = app.server.address() as AddressInfo;
+  return addressUrl(address, port);
 }
 
 /** What keeps the service from starting, as its operator is told. */
@@ -110,11 +116,6 @@ function listenReason(error: unknown, { host, port }: Config): string | undefine
     default:
       return undefined;
   }
-}
-
-function urlOf({ address, family, port }: AddressInfo): string {
-  if (address === "0.0.0.0" || address === "::") return `http://localhost:${port}`;
-  return family === "IPv6" ? `http://[${address}]:${port}` : `http://${address}:${port}`;
 }
 
 /** What the first boot tells once: keys and three requests to try. */

@@ -1,6 +1,7 @@
 import type { CohortRecord } from "../cohorts/cohort-store.ts";
 import type { Cohorts } from "../cohorts/cohorts.ts";
 import { Refusal } from "../http/errors.ts";
+import { atMost } from "../platform/at-most.ts";
 import type { FlagReach } from "./flag-reach.ts";
 import type { Flags } from "./flags.ts";
 
@@ -71,8 +72,7 @@ export function createFlagCohorts({
       const ended = filling.catch(() => {});
       underWay.add(ended);
       ended.then(() => underWay.delete(ended));
-      const patience = startTimer(patienceMs);
-      await Promise.race([filling, patience.over]).finally(patience.stop);
+      await atMost(patienceMs, filling);
       isAnswered = true;
       return await cohorts.cohort(projectId, cohort.id);
     },
@@ -82,12 +82,4 @@ export function createFlagCohorts({
       await Promise.all(underWay);
     },
   };
-}
-
-function startTimer(ms: number): { readonly over: Promise<void>; readonly stop: () => void } {
-  let timer: NodeJS.Timeout | undefined;
-  const over = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, ms);
-  });
-  return { over, stop: () => clearTimeout(timer) };
 }

@@ -12,7 +12,7 @@ import { tidyTags } from "../http/tidy-tags.ts";
 import { readInstant, wireInstant, wireInstantOrNull } from "../http/wire-instant.ts";
 import { AnyObject, Nullable } from "../http/wire-schemas.ts";
 import { type FlagChange, shownFlag } from "./encrypted-payloads.ts";
-import { enrolsPersons } from "./flag-enrolment.ts";
+import { earlyAccessEntry, enrolsPersons } from "./flag-enrolment.ts";
 import { flagStatus, staleSince } from "./flag-status.ts";
 import type { FlagListQuery, FlagOrder, FlagRecord, LiveFlag } from "./flag-store.ts";
 import type { EditBase } from "./merge-flag-change.ts";
@@ -265,18 +265,10 @@ interface FlagSurroundings {
   readonly now: Date;
 }
 
-/** A flag as the early-access feature that it is, as browser SDKs are told of it (posthog-api 8.12). */
-function wireFeature({ id, key, name, filters }: FlagRecord) {
+/** The payload of a flag's answer `true`. */
+function payloadOf(filters: JsonObject): unknown {
   const payloads = ownValue(filters, "payloads");
-  return {
-    id: String(id),
-    name: name === "" ? key : name,
-    description: name,
-    stage: "beta",
-    documentationUrl: null,
-    payload: (isJsonObject(payloads) ? ownValue(payloads, "true") : null) ?? null,
-    flagKey: key,
-  };
+  return isJsonObject(payloads) ? ownValue(payloads, "true") : undefined;
 }
 
 /** The wire form of a flag. */
@@ -305,7 +297,7 @@ export function wireFlag(
     experiment_set: [...experimentIds],
     // Surveys and dashboards would be named here; clients expect the lists.
     surveys: [],
-    features: enrolsPersons(flag.filters) ? [wireFeature(flag)] : [],
+    features: enrolsPersons(flag.filters) ? [earlyAccessEntry(flag, payloadOf(flag.filters))] : [],
     rollback_conditions: flag.rollbackConditions,
     performed_rollback: flag.performedRollback,
     can_edit: true,

@@ -3,11 +3,11 @@ import { Type } from "typebox";
 import type { Project } from "../accounts/account-store.ts";
 import { type ProjectsByToken, requireProject } from "../accounts/projects-by-token.ts";
 import { CLIENT_SETTINGS } from "../flags/flag-answer.schemas.ts";
+import type { EarlyAccessEntry } from "../flags/flag-enrolment.ts";
 import type { App } from "../http/app.ts";
 import { coversTag } from "../http/entity-tag.ts";
 import { Refusal } from "../http/errors.ts";
 import { queryText } from "../http/query-text.ts";
-import type { EarlyAccessEntry } from "./early-access.ts";
 import type { SdkScripts } from "./sdk-scripts.ts";
 
 const tags = ["sdk"];
