@@ -38,7 +38,10 @@ export function eventTimes(given: {
   if (timeMs > arrivalMs + MAX_AHEAD_MS) {
     return { timestamp: receivedAt, clientTimestamp, correction: "too-far-ahead" };
   }
-  return { timestamp: withinCalendar(timeMs), clientTimestamp, correction };
+  // Most times stay as they were read; so does the object.
+  const isAsRead = clientTimestamp !== null && timeMs === clientTimestamp.getTime();
+  const timestamp = isAsRead && timeMs >= YEAR_0_MS ? clientTimestamp : withinCalendar(timeMs);
+  return { timestamp, clientTimestamp, correction };
 }
 
 /** 0000-01-01T00:00:00Z. */

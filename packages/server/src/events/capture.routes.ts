@@ -36,10 +36,12 @@ export function captureRoutes(app: App, deps: CaptureRouteDeps): void {
   const captureAs =
     (nameForUnnamed: string | null): PlainHandler =>
     async (request) => {
-      const input = readRequest(request);
-      const clientAddress = clientAddressOf(request, isTrustedProxy);
-      const sdk = sdkOfRequest(request);
-      const captured = await capture(deps, { ...input, clientAddress, nameForUnnamed, sdk });
+      const captured = await capture(deps, {
+        ...readRequest(request),
+        clientAddress: clientAddressOf(request, isTrustedProxy),
+        nameForUnnamed,
+        sdk: sdkOfRequest(request),
+      });
       return isBeacon(request) ? "" : JSON.stringify(wireCaptured(captured));
     };
 

@@ -24,7 +24,7 @@ import { type EventLog, LogUnavailable } from "./event-log.ts";
 import type { EventStore } from "./event-store.ts";
 import type { Sdk } from "./ingestion-warning-store.ts";
 import type { PendingPersons } from "./pending-persons.ts";
-import { type RecentEvents, samenessOf } from "./recent-events.ts";
+import { isSameEvent, type RecentEvents } from "./recent-events.ts";
 import { sdkOfProperties } from "./sdk.ts";
 
 /** Told what becomes of events at the door; for counters, warnings and receipts. */
@@ -119,9 +119,14 @@ export async function capture(deps: CaptureDeps, input: CaptureInput): Promise<C
       newUuid: deps.newUuid,
     },
   });
-  const rejected = examined.outcomes.flatMap(({ rejected }) => rejected ?? []);
+  const rejected = rejectedOf(examined);
   for (const one of rejected) deps.observer.rejected(one, from);
   if (rejected.length === envelope.events.length) throw nothingTaken(rejected, envelope.isSingle);
+  // Not awaited here, so that the body can be given up before its events are stored.
+  return finish(deps, examined, from);
+}
+
+async function finish(deps: CaptureDeps, examined: Examined, from: Origin): Promise<Captured> {
   try {
     await store(deps, examined, from);
   } catch (error) {
@@ -130,10 +135,21 @@ export async function capture(deps: CaptureDeps, input: CaptureInput): Promise<C
       headers: { "retry-after": String(error.retryAfterSeconds) },
     });
   }
-  const duplicates = examined.outcomes.flatMap(({ taken, repeated }, index) =>
-    taken && repeated ? [{ index, uuid: taken.event.uuid, code: repeated }] : [],
-  );
-  return { rejected, duplicates };
+  return { rejected: rejectedOf(examined), duplicates: duplicatesOf(examined) };
+}
+
+function rejectedOf({ outcomes }: Examined): readonly RejectedEvent[] {
+  const rejected: RejectedEvent[] = [];
+  for (const outcome of outcomes) if (outcome.rejected) rejected.push(outcome.rejected);
+  return rejected;
+}
+
+function duplicatesOf({ outcomes }: Examined): readonly RepeatedEvent[] {
+  const duplicates: RepeatedEvent[] = [];
+  for (const [index, { taken, repeated }] of outcomes.entries()) {
+    if (taken && repeated) duplicates.push({ index, uuid: taken.event.uuid, code: repeated });
+  }
+  return duplicates;
 }
 
 /** What examining one event gave: at most one of the first two; neither where it is not kept. */
@@ -187,12 +203,13 @@ export async function examine(
       const { code, field, detail } = result;
       outcomes.push({ rejected: { index, uuid: claimedUuid(one), code, field, detail } });
     } else {
-      const event = withoutHops(result.event);
-      const outcome: ExaminedEvent = { taken: { ...result, event } };
+      const taken = withoutHops(result);
+      const { event } = taken;
+      const outcome: ExaminedEvent = { taken };
       outcomes.push(outcome);
       const first = firsts.get(event.uuid);
       const repeated = first
-        ? samenessOf(first) === samenessOf(event)
+        ? isSameEvent(first, event)
           ? "duplicate"
           : "conflict"
         : recent.compare(projectId, event);
@@ -221,10 +238,11 @@ export async function examine(
 }
 
 /** Only the service says how deep an event was captured by transformations. */
-function withoutHops(event: CapturedEvent): CapturedEvent {
-  if (!Object.hasOwn(event.properties, HOPS_PROPERTY)) return event;
+function withoutHops(taken: Acceptance): Acceptance {
+  const { event } = taken;
+  if (!Object.hasOwn(event.properties, HOPS_PROPERTY)) return taken;
   const { [HOPS_PROPERTY]: _, ...properties } = event.properties;
-  return { ...event, properties };
+  return { ...taken, event: { ...event, properties } };
 }
 
 /**
@@ -236,26 +254,24 @@ export async function store(
   { outcomes }: Examined,
   from: Origin,
 ): Promise<void> {
-  const accepted = outcomes.flatMap(({ taken, repeated }) => (taken && !repeated ? [taken] : []));
-  if (accepted.length > 0) {
-    const events = accepted.map(({ event }) => event);
+  const events: CapturedEvent[] = [];
+  for (const { taken, repeated } of outcomes) if (taken && !repeated) events.push(taken.event);
+  if (events.length > 0) {
     const positions = await log.append(events);
-    const entries = events.map((event, index) => ({
-      position: positions[index] ?? Number.NaN,
-      event,
-    }));
-    for (const { event } of entries) recent.add(from.projectId, event);
+    for (const event of events) recent.add(from.projectId, event);
     // Before the answer: whoever has it may ask for flags and must find what was captured.
-    pendingPersons.add(entries);
+    pendingPersons.add(
+      events.map((event, index) => ({ position: positions[index] ?? Number.NaN, event })),
+    );
     const keptUp = pendingPersons.keptUp(positions.at(-1) ?? 0);
     if (keptUp) await keptUp;
     observer.captured(events.length);
   }
-  for (const { event, warnings } of accepted) {
-    for (const warning of warnings) observer.warned(warning, event, originOf(event, from));
-  }
   for (const { taken, repeated } of outcomes) {
-    if (taken && repeated) observer.repeated(taken.event, repeated);
+    if (!taken) continue;
+    const { event, warnings } = taken;
+    if (repeated) observer.repeated(event, repeated);
+    else for (const warning of warnings) observer.warned(warning, event, originOf(event, from));
   }
 }
 

@@ -15,6 +15,26 @@ describe("recent events", () => {
     expect(recent.compare(1, { ...event, timestamp: new Date(1) })).toBe("duplicate");
   });
 
+  it("[CA-60] tell uuids apart that differ in a single digit", () => {
+    const recent = createRecentEvents();
+    const uuid = "01234567-89ab-4def-8123-456789abcdef";
+    const digits = Array.from(uuid, (_, at) => at).filter((at) => uuid[at] !== "-");
+    const others = digits.flatMap((at) =>
+      [..."0123456789abcdef"]
+        .filter((digit) => digit !== uuid[at])
+        .map((digit) => `${uuid.slice(0, at)}${digit}${uuid.slice(at + 1)}`),
+    );
+    recent.add(1, sampleEvent({ uuid }));
+    for (const other of others) {
+      expect(recent.compare(1, sampleEvent({ uuid: other }))).toBeUndefined();
+    }
+    for (const other of others) recent.add(1, sampleEvent({ uuid: other }));
+    for (const one of [uuid, ...others]) {
+      expect(recent.compare(1, sampleEvent({ uuid: one }))).toBe("duplicate");
+      expect(recent.compare(1, sampleEvent({ uuid: one, event: "other" }))).toBe("conflict");
+    }
+  });
+
   it("[CA-60] know the last sixteen thousand at least, and not many more", () => {
     const recent = createRecentEvents();
     const events = Array.from({ length: 40_000 }, () => sampleEvent());

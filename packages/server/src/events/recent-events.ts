@@ -1,3 +1,4 @@
+import { getRandomValues } from "node:crypto";
 import type { EventIdentity } from "./event-store.ts";
 
 /** Events taken a moment ago: durable in the log, perhaps not stored yet. */
@@ -7,31 +8,31 @@ export interface RecentEvents {
   compare(projectId: number, event: EventIdentity): "duplicate" | "conflict" | undefined;
 }
 
-/** Events in each of two generations: some megabytes in all. */
+/** Events in each of two generations: a megabyte and a half in all. */
 const GENERATION_SIZE = 16_384;
 
-/** Remembers the last sixteen to thirty-two thousand events. */
+/**
+ * Remembers the last sixteen to thirty-two thousand events, as numbers: texts that stay for just so
+ * long are what costs the collector of garbage most.
+ */
 export function createRecentEvents(): RecentEvents {
-  /** What makes an event this one, by project and uuid. */
-  let young = new Map<number, Map<string, string>>();
-  let old = young;
-  let youngSize = 0;
+  let young = createGeneration();
+  let old = createGeneration();
+  const key = new Uint32Array(KEY_WORDS);
 
-  const find = (projectId: number, uuid: string): string | undefined =>
-    young.get(projectId)?.get(uuid) ?? old.get(projectId)?.get(uuid);
+  const find = (projectId: number, uuid: string): number | undefined => {
+    writeKey(key, projectId, uuid);
+    return young.find(key) ?? old.find(key);
+  };
 
   return {
     add(projectId, event) {
       if (find(projectId, event.uuid) !== undefined) return;
-      if (youngSize >= GENERATION_SIZE) {
-        old = young;
-        young = new Map();
-        youngSize = 0;
+      if (young.isFull()) {
+        [young, old] = [old, young];
+        young.clear();
       }
-      const sameProject = young.get(projectId) ?? new Map<string, string>();
-      young.set(projectId, sameProject);
-      sameProject.set(event.uuid, samenessOf(event));
-      youngSize++;
+      young.add(key, samenessOf(event));
     },
     compare(projectId, event) {
       const known = find(projectId, event.uuid);
@@ -42,9 +43,97 @@ export function createRecentEvents(): RecentEvents {
 }
 
 /**
- * Equal for two sendings of one event. Of its time only what the client said counts: what was derived
+ * True for two sendings of one event. Of its time only what the client said counts: what was derived
  * from the arrival differs each time.
  */
-export function samenessOf({ event, distinctId, clientTimestamp }: EventIdentity): string {
-  return `${clientTimestamp?.getTime() ?? ""} ${event.length} ${event}${distinctId}`;
+export function isSameEvent(one: EventIdentity, other: EventIdentity): boolean {
+  return (
+    one.event === other.event &&
+    one.distinctId === other.distinctId &&
+    one.clientTimestamp?.getTime() === other.clientTimestamp?.getTime()
+  );
+}
+
+/** A project and the 128 bits of a uuid. */
+const KEY_WORDS = 5;
+/** What of an event has to be the same follows its key. */
+const SLOT_WORDS = KEY_WORDS + 1;
+const SLOTS = 2 * GENERATION_SIZE;
+
+/** A table of open slots, half of which are filled at most; 0 stands for a free one. */
+function createGeneration() {
+  const words = new Uint32Array(SLOTS * SLOT_WORDS);
+  // Where a key belongs nobody can choose who sends uuids.
+  const secrets = getRandomValues(new Uint32Array(KEY_WORDS));
+  let size = 0;
+
+  /** Where the slot of a key begins, or the free one where it belongs. */
+  function slotOf(key: Uint32Array): number {
+    let hash = 0;
+    for (let word = 0; word < KEY_WORDS; word++) {
+      hash = Math.imul(hash ^ (key[word] as number) ^ (secrets[word] as number), 0x85ebca6b);
+      hash ^= hash >>> 15;
+    }
+    for (let slot = hash & (SLOTS - 1); ; slot = (slot + 1) & (SLOTS - 1)) {
+      const at = slot * SLOT_WORDS;
+      if (words[at + KEY_WORDS] === 0 || isKeyAt(at, key)) return at;
+    }
+  }
+
+  function isKeyAt(at: number, key: Uint32Array): boolean {
+    for (let word = 0; word < KEY_WORDS; word++) {
+      if (words[at + word] !== key[word]) return false;
+    }
+    return true;
+  }
+
+  return {
+    isFull: () => size >= GENERATION_SIZE,
+    find(key: Uint32Array): number | undefined {
+      const sameness = words[slotOf(key) + KEY_WORDS] as number;
+      return sameness === 0 ? undefined : sameness;
+    },
+    add(key: Uint32Array, sameness: number): void {
+      const at = slotOf(key);
+      words.set(key, at);
+      words[at + KEY_WORDS] = sameness;
+      size++;
+    },
+    clear(): void {
+      words.fill(0);
+      size = 0;
+    },
+  };
+}
+
+/** The digits of a uuid, with its dashes, as words behind that of the project. */
+function writeKey(key: Uint32Array, projectId: number, uuid: string): void {
+  key[0] = projectId;
+  let word = 1;
+  let digits = 0;
+  let value = 0;
+  for (let at = 0; at < uuid.length && word < KEY_WORDS; at++) {
+    const code = uuid.charCodeAt(at);
+    if (code === 0x2d) continue;
+    value = (value << 4) | ((code & 0xf) + (code >> 6) * 9);
+    if (++digits % 8 === 0) key[word++] = value;
+  }
+}
+
+/**
+ * What {@link isSameEvent} compares as a number that is never 0. Of two other events one in four
+ * thousand million is taken for a sending of the first, and told as one: it is not taken either way.
+ */
+function samenessOf({ event, distinctId, clientTimestamp }: EventIdentity): number {
+  const ms = clientTimestamp?.getTime();
+  let sum = ms === undefined ? 1 : added(added(2, ms | 0), Math.floor(ms / 2 ** 32));
+  sum = added(sum, event.length);
+  for (let at = 0; at < event.length; at++) sum = added(sum, event.charCodeAt(at));
+  for (let at = 0; at < distinctId.length; at++) sum = added(sum, distinctId.charCodeAt(at));
+  return sum >>> 0 || 1;
+}
+
+function added(sum: number, word: number): number {
+  const mixed = Math.imul(sum ^ word, 0x85ebca6b);
+  return mixed ^ (mixed >>> 15);
 }
