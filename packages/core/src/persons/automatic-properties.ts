@@ -95,10 +95,11 @@ export function automaticProperties(event: string, properties: JsonObject): Auto
   const hasPlace = ownValue(properties, "$geoip_disable") !== true;
   const names: AutomaticName[] = [];
   const values: Json[] = [];
-  // Not through lists or pairs: this is done for every event, with dozens of names.
+  // Not through lists or pairs, and without asking whose a name is: this is done for every event,
+  // with dozens of names, and no object inherits any of those that are known.
   for (const name in properties) {
     const known = automaticNames.get(name);
-    if (known === undefined || !Object.hasOwn(properties, name)) continue;
+    if (known === undefined) continue;
     const value = properties[name];
     if (value === undefined) continue;
     if (!hasPlace && name.startsWith("$geoip_")) continue;
