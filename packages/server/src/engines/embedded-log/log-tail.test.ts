@@ -30,6 +30,11 @@ describe("LogTail", () => {
     expect(positions(tail.read(6, ALL))).toEqual([7]);
     tail.forget(100);
     expect(tail.read(6, ALL)).toBeUndefined();
+    for (const position of [8, 9, 20]) {
+      tail.add({ position, event: sampleEvent() }, 1);
+      expect(positions(tail.read(position - 1, ALL))).toEqual([position]);
+      expect(tail.read(position, ALL)).toBeUndefined();
+    }
   });
 
   it("[PI-53] takes entries longer than its bound without keeping them", () => {

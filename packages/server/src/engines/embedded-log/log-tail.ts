@@ -18,7 +18,7 @@ export interface LogTail {
 
 /** A tail of at most so many characters of events, as they are told with each that comes. */
 export function createLogTail(maxChars: () => number): LogTail {
-  let entries: LoggedEvent[] = [];
+  let entries: (LoggedEvent | undefined)[] = [];
   let lengths: number[] = [];
   /** How many of both are given up already; they are cut off now and then. */
   let gone = 0;
@@ -26,6 +26,8 @@ export function createLogTail(maxChars: () => number): LogTail {
 
   function dropFirst(): void {
     chars -= lengths[gone] ?? 0;
+    // Nothing else may be left that knows of it: it would be copied by each collection of garbage.
+    entries[gone] = undefined;
     gone++;
   }
 
@@ -63,7 +65,8 @@ export function createLogTail(maxChars: () => number): LogTail {
         taken += lengths[to] ?? 0;
         to++;
       }
-      return to === from ? undefined : { entries: entries.slice(from, to), chars: taken };
+      const found = entries.slice(from, to) as LoggedEvent[];
+      return to === from ? undefined : { entries: found, chars: taken };
     },
 
     forget(upTo) {
