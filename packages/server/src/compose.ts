@@ -142,6 +142,7 @@ import { personRoutes } from "./persons/persons.routes.ts";
 import { createPersons } from "./persons/persons.ts";
 import { addressUrl } from "./platform/address-url.ts";
 import { limitFaults } from "./platform/limit-faults.ts";
+import { networks } from "./platform/network-address.ts";
 import { earlyAccessFeaturesOf } from "./sdk/early-access.ts";
 import { sdkRoutes } from "./sdk/sdk.routes.ts";
 import { openSdkScripts } from "./sdk/sdk-scripts.ts";
@@ -328,10 +329,11 @@ async function compose(
   opened.push(() => lastCalls.close());
 
   // Transformations: what is installed, what is at work in projects, and what runs
-  const sandbox = new QuickJsSandbox();
+  const isNetworkOpen = networks(config.privateNetworks);
+  const sandbox = new QuickJsSandbox({ privateNetworks: config.privateNetworks });
   opened.push(() => sandbox.close());
   const pluginSources = pluginSourcesOf(config);
-  const requestPlugin = requestFrom(pluginSources, config.privateNetworks);
+  const requestPlugin = requestFrom(pluginSources, isNetworkOpen);
   const transformationStore = createTransformationStore(database);
   const transformationConfigStore = createTransformationConfigStore(database);
   const transformationRecords = createTransformationRecords(database);
@@ -381,6 +383,7 @@ async function compose(
     },
     warnings,
     disableFailing: transformationConfigs.disableFailing,
+    isAllowed: ({ address }) => isNetworkOpen(address),
     observer: countTransformations(metrics),
     siteUrl,
     recordDays: config.receiptDays,

@@ -205,7 +205,7 @@ const Settings = Type.Object({
     flag: "private-networks",
     env: "HEDGEROW_PRIVATE_NETWORKS",
     description:
-      "networks that are not public and that installs of transformations may reach all the same, e.g. 10.0.0.0/8",
+      "networks that are not public and that transformations may reach all the same, for their installs and from granted hosts, e.g. 10.0.0.0/8",
     expects: "IP addresses or CIDR ranges, separated by commas",
     default: [],
   }),

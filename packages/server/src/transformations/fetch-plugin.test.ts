@@ -7,6 +7,7 @@ import { createArchiveReader } from "../engines/archives/archive-reader.ts";
 import { makeTgz, makeZip } from "../engines/archives/archives.setup.ts";
 import { Refusal } from "../http/errors.ts";
 import { type GuardedRequestOptions, requestGuarded } from "../platform/guarded-request.ts";
+import { networks } from "../platform/network-address.ts";
 import { readCatalogue } from "./catalogue.ts";
 import {
   createFetchPlugin,
@@ -176,8 +177,8 @@ test("[TM-20] mirrors and networks that the operator names may be inside, and no
   const mirrored = pluginSourcesOf({ ...settings, githubUrl: "https://git.local" });
   expect(mirrored.githubApiUrl).toBe("https://git.local/api/v3");
   const given = { timeoutMs: 5000, maxBytes: 100, maxRedirects: 3 };
-  const kindOf = async (url: string, networks: readonly string[] = []) =>
-    (await requestFrom(sources, networks)(url, given)).kind;
+  const kindOf = async (url: string, named: readonly string[] = []) =>
+    (await requestFrom(sources, networks(named))(url, given)).kind;
   expect(await kindOf(`${mirror.url}/x`)).toBe("answered");
   expect(await kindOf(`${elsewhere.url}/x`)).toBe("refused");
   mirror.answers.set("/away", { redirect: `${elsewhere.url}/x` });

@@ -14,7 +14,7 @@ import {
   type GuardedRequestOptions,
   requestGuarded,
 } from "../platform/guarded-request.ts";
-import { networks } from "../platform/network-address.ts";
+import type { IsInNetworks } from "../platform/network-address.ts";
 import type { ArchiveFile, ArchiveReader } from "./archive-reader.ts";
 import type { CatalogueEntry } from "./catalogue.ts";
 import {
@@ -74,9 +74,8 @@ const PUBLIC_HOSTS: ReadonlySet<string> = new Set([
  */
 export function requestFrom(
   sources: PluginSources,
-  privateNetworks: readonly string[],
+  isNetworkOpen: IsInNetworks,
 ): (url: string, options: GuardedRequestOptions) => Promise<GuardedOutcome> {
-  const isNamed = networks(privateNetworks);
   const { githubUrl, githubApiUrl, gitlabUrl, npmUrl } = sources;
   const mirrors = new Set(
     [githubUrl, githubApiUrl, gitlabUrl, npmUrl]
@@ -86,7 +85,7 @@ export function requestFrom(
   return (url, options) =>
     requestGuarded(url, {
       ...options,
-      isAllowed: ({ url: target, address }) => mirrors.has(target.host) || isNamed(address),
+      isAllowed: ({ url: target, address }) => mirrors.has(target.host) || isNetworkOpen(address),
     });
 }
 

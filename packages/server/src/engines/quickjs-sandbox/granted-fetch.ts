@@ -2,6 +2,7 @@ import { STATUS_CODES } from "node:http";
 import { isJsonObject, type Json, ownValue } from "@hedgerow/core/json";
 import { isGrantedHost } from "../../platform/granted-hosts.ts";
 import { requestGuarded } from "../../platform/guarded-request.ts";
+import type { IsInNetworks } from "../../platform/network-address.ts";
 import type { GuestSettings } from "./sandbox-messages.ts";
 
 const MAX_REDIRECTS = 5;
@@ -11,13 +12,14 @@ const RESERVED =
   /^(host|connection|content-length|transfer-encoding|upgrade|expect|keep-alive|te|trailer|proxy-.*)$/;
 
 /**
- * What `fetch` in the sandbox does: asks a granted host, never one of a private network.
+ * What `fetch` in the sandbox does: asks a granted host, and none of a private network unless the
+ * operator opened that.
  * @param argument `{ url, method, headers, latin1, redirect }` as it came from the sandbox
  */
 export async function fetchGranted(
   argument: Json,
   { allowedHosts, limits }: GuestSettings,
-  allowedPrivateHosts: readonly string[],
+  isNetworkOpen: IsInNetworks,
 ): Promise<Json> {
   const asked = isJsonObject(argument) ? argument : {};
   const url = new URL(String(ownValue(asked, "url")));
@@ -43,7 +45,7 @@ export async function fetchGranted(
     maxBytes: limits.fetchBytes,
     maxRedirects: ownValue(asked, "redirect") === "error" ? 0 : MAX_REDIRECTS,
     isOpen: (target) => isGrantedHost(target, allowedHosts),
-    isAllowed: ({ url: target }) => allowedPrivateHosts.includes(target.host),
+    isAllowed: ({ address }) => isNetworkOpen(address),
   });
   if (outcome.kind !== "answered") throw new Error(`TypeError: fetch failed: ${outcome.detail}`);
   return {

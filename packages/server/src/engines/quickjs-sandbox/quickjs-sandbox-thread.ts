@@ -1,4 +1,5 @@
 import { parentPort, workerData } from "node:worker_threads";
+import { networks } from "../../platform/network-address.ts";
 import { AttendedTime } from "./attended-time.ts";
 import { CpuMeter, nothingSpent } from "./cpu-meter.ts";
 import { fetchGranted } from "./granted-fetch.ts";
@@ -13,7 +14,8 @@ const TURN_MS = 8;
 /** Whose code is at work while a source is inspected: a number that no instance has. */
 const INSPECTION = -1;
 
-const { wasmModule, guestTexts, beat, allowedPrivateHosts } = workerData as ThreadData;
+const { wasmModule, guestTexts, beat, privateNetworks } = workerData as ThreadData;
+const isNetworkOpen = networks(privateNetworks);
 const port = parentPort;
 if (port === null) throw new Error("runs as a thread only");
 
@@ -51,7 +53,7 @@ const platform: GuestPlatform = {
   },
   mustYield: () => hasOthers && performance.now() > turnEndsAt,
   msLeft: () => (hasOthers ? turnEndsAt - performance.now() : Number.POSITIVE_INFINITY),
-  fetch: (argument, settings) => fetchGranted(argument, settings, allowedPrivateHosts),
+  fetch: (argument, settings) => fetchGranted(argument, settings, isNetworkOpen),
 };
 
 port.on("message", (message: ToThread) => {

@@ -442,7 +442,7 @@ describe("meta and globals", () => {
     });
     await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
     const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
-    const open = new QuickJsSandbox({ allowedPrivateHosts: [host] });
+    const open = new QuickJsSandbox({ privateNetworks: ["127.0.0.0/8"] });
     const source = `import fetch from "node-fetch";
       const text = (promise) => promise.then((r) => r.text(), (e) => "refused: " + e.message);
       export async function processEvent(event) {

@@ -34,7 +34,7 @@ interface Slot {
  */
 export class QuickJsSandbox implements Sandbox {
   readonly #maxThreads: number;
-  readonly #allowedPrivateHosts: readonly string[];
+  readonly #privateNetworks: readonly string[];
   readonly #bundler = new SourceBundler();
   readonly #slots: Slot[] = [];
   #resources: Promise<ThreadResources> | null = null;
@@ -45,9 +45,10 @@ export class QuickJsSandbox implements Sandbox {
   #keys = 0;
   #isClosed = false;
 
-  constructor(options: { threads?: number; allowedPrivateHosts?: readonly string[] } = {}) {
+  /** @param options.privateNetworks those that are not public and that `fetch` may reach all the same */
+  constructor(options: { threads?: number; privateNetworks?: readonly string[] } = {}) {
     this.#maxThreads = options.threads ?? DEFAULT_THREADS;
-    this.#allowedPrivateHosts = options.allowedPrivateHosts ?? [];
+    this.#privateNetworks = options.privateNetworks ?? [];
   }
 
   async compile(files: SourceFiles): Promise<CompileOutcome> {
@@ -101,7 +102,7 @@ export class QuickJsSandbox implements Sandbox {
     const path = createRequire(import.meta.url).resolve("@jitl/quickjs-wasmfile-release-sync/wasm");
     const [bytes, guestTexts] = await Promise.all([readFile(path), loadGuestTexts()]);
     const wasmModule = await WebAssembly.compile(bytes);
-    return { wasmModule, guestTexts, allowedPrivateHosts: this.#allowedPrivateHosts };
+    return { wasmModule, guestTexts, privateNetworks: this.#privateNetworks };
   }
 
   /** The thread of a project; a new one while there are few, else that with the fewest instances. */

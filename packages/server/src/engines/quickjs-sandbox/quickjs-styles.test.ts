@@ -259,7 +259,7 @@ describe("sources of published transformations", () => {
     });
     await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
     const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
-    const open = new QuickJsSandbox({ threads: 1, allowedPrivateHosts: [host] });
+    const open = new QuickJsSandbox({ threads: 1, privateNetworks: ["127.0.0.1"] });
     try {
       const seen = (await propertiesAfter(
         open,

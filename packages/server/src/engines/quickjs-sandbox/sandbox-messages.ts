@@ -41,7 +41,7 @@ export const SEPARATOR = "\u001e";
 export interface ThreadData {
   readonly wasmModule: WebAssembly.Module;
   readonly guestTexts: GuestTexts;
-  readonly allowedPrivateHosts: readonly string[];
+  readonly privateNetworks: readonly string[];
   readonly beat: Int32Array<SharedArrayBuffer>;
 }
 

@@ -27,7 +27,7 @@ export interface LostWork {
 export interface ThreadResources {
   readonly wasmModule: WebAssembly.Module;
   readonly guestTexts: GuestTexts;
-  readonly allowedPrivateHosts: readonly string[];
+  readonly privateNetworks: readonly string[];
 }
 
 /**
