@@ -231,7 +231,7 @@ describe("properties as text", () => {
     expect(JSON.parse(sheet.timesText)).toEqual(times);
   });
 
-  it("[PE-4] are read as earlier versions stored them", () => {
+  it("[PE-31] are read as earlier versions stored them", () => {
     const old = new PropertySheet({
       properties: { a: 1, b: 2, c: 3, d: 4 },
       times: { set: { a: 5, gone: 6 }, setOnce: { b: 7 } },

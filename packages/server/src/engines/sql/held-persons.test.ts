@@ -1,3 +1,4 @@
+import type { JsonObject } from "@hedgerow/core/json";
 import { LedgerPerson } from "@hedgerow/core/persons/person-ledger";
 import { expect, it } from "vitest";
 import { sampleEvent } from "../../events/event-log.contract.ts";
@@ -120,6 +121,40 @@ describeEachSqlEngine("persons that two processes apply events to", (open) => {
     expect(found?.properties).toEqual({
       ...Object.fromEntries([1, 2, 3, 4, 5, 6].map((n) => [`set${n}`, n])),
     });
+    await database.close();
+  });
+});
+
+describeEachSqlEngine("persons that an earlier version stored", (open) => {
+  it("[PE-31] are read with the times of their properties", async () => {
+    const database = await open();
+    const newStore = () =>
+      createPersonStore(database, {
+        continuityFlagKeys: () => [],
+        onGroupTypeAdded: () => {},
+        reportFault: (error: unknown) => {
+          throw error;
+        },
+      });
+    const projectId = await (await projectsAndUsers(database)).newProject();
+    const apply = (position: number, atMs: number, $set: JsonObject) => {
+      const timestamp = new Date(atMs);
+      const event = sampleEvent({ projectId, distinctId: "a", properties: { $set }, timestamp });
+      return newStore().applyEvents([{ position, event }]);
+    };
+    await apply(1, 1000, { plan: "free", seen: 1 });
+    await database.writes
+      .updateTable("persons")
+      .set({ property_times: '{"set":{"plan":3000,"seen":1000,"gone":3000},"setOnce":{}}' })
+      .where("project_id", "=", projectId)
+      .execute();
+    await apply(2, 2000, { plan: "late", seen: 2, gone: true });
+    const found = await newStore().personByDistinctId(projectId, "a");
+    expect(found?.properties).toEqual({ plan: "free", seen: 2 });
+    await apply(3, 2500, { plan: "late", seen: 3, gone: true });
+    await apply(4, 3500, { gone: false });
+    const last = await newStore().personByDistinctId(projectId, "a");
+    expect(last?.properties).toEqual({ plan: "free", seen: 3, gone: false });
     await database.close();
   });
 });
