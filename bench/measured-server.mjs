@@ -34,7 +34,7 @@ export async function measuredServer() {
 
   async function start() {
     const startedAt = performance.now();
-    child = spawn(process.execPath, [bin, "start", "--port", String(port), "--data", data], {
+    child = spawn(bin, ["start", "--port", String(port), "--data", data], {
       env: {
         PATH: process.env.PATH,
         LOG_LEVEL: "warn",
