@@ -32,6 +32,7 @@ export function createInstanceHosts({
   warnings,
   clock,
   newUuid,
+  siteUrl,
 }: {
   journal: TransformationJournal;
   places: PlaceRecords;
@@ -42,6 +43,7 @@ export function createInstanceHosts({
   warnings: Pick<IngestionWarnings, "note">;
   clock: () => Date;
   newUuid: () => string;
+  siteUrl: string;
 }): InstanceHosts {
   /** By config: the events that its stage is given at the moment, by the uuid it knows them by. */
   const watched = new Map<Stage, Map<string, EventUnderWay>>();
@@ -108,6 +110,7 @@ export function createInstanceHosts({
 
   return {
     hostFor: (stage) => ({
+      siteUrl,
       log(lines) {
         for (const { at, source, level, message } of lines) {
           const from = source === "console" ? "CONSOLE" : "SYSTEM";

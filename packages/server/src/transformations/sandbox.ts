@@ -105,6 +105,8 @@ export interface SandboxCause {
  * transformation as an error with the same message, so messages must not tell secrets.
  */
 export interface InstanceHost {
+  /** Where the service is reached: `posthog.api` asks there unless it is told another host. */
+  readonly siteUrl?: string;
   log(lines: readonly SandboxLogLine[]): void;
   readStored(key: string): Promise<Json | undefined>;
   writeStored(key: string, value: Json): Promise<void>;

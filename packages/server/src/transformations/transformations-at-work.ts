@@ -91,7 +91,7 @@ export async function startTransformations(deps: AtWorkDeps): Promise<Transforma
   const storage = createStorageBuffer({ storage: deps.storage, reportFault });
   const hosts = createInstanceHosts({
     ...{ journal, places: deps.places, storage, jobs, capture: deps.capture, warnings },
-    ...{ clock, newUuid },
+    ...{ clock, newUuid, siteUrl },
   });
   const chains = createChains({
     ...{ configs: deps.configs, sandbox: deps.sandbox, hostFor: hosts.hostFor, reportFault },

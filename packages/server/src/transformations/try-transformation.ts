@@ -98,7 +98,7 @@ export function createTryTransformation({
       attachments: Object.fromEntries(trial.attachments.map((one) => [one.key, one])),
       allowedHosts: trial.allowedHosts,
       limits: DEFAULT_LIMITS,
-      host: record.host,
+      host: { ...record.host, siteUrl },
     });
     const runFrom = performance.now();
     const startMs = round(runFrom - startedAt);

@@ -34,6 +34,7 @@ type Exports = Record<string, unknown>;
 interface Setup {
   readonly config: Record<string, Json>;
   readonly attachments: Record<string, { contentType: string; fileName: string }>;
+  readonly siteUrl?: string;
 }
 interface CacheEntry {
   value: Json;
@@ -402,17 +403,52 @@ const posthog = {
     await ask("capture", [event, properties ?? {}]);
   },
   api: {
-    get: refuseApi,
-    post: refuseApi,
-    put: refuseApi,
-    delete: refuseApi,
+    get: callApi("GET"),
+    post: callApi("POST"),
+    put: callApi("PUT"),
+    delete: callApi("DELETE"),
   },
 };
 
-function refuseApi(): Promise<never> {
-  return Promise.reject(
-    new Error("posthog.api is not available here; fetch granted hosts instead"),
-  );
+interface ApiOptions {
+  data?: Record<string, unknown>;
+  headers?: Record<string, string>;
+  host?: string;
+  projectApiKey?: string;
+  personalApiKey?: string;
+}
+
+let siteUrl = "";
+
+/**
+ * What PostHog's `posthog.api` does, with two differences: no key is made for transformations, so
+ * that both have to be given, and the host has to be granted as for any `fetch`.
+ */
+function callApi(verb: string) {
+  return async (path: unknown, options: ApiOptions = {}): Promise<unknown> => {
+    const { data, headers, host = siteUrl, projectApiKey, personalApiKey } = options ?? {};
+    if (typeof path !== "string") throw new TypeError("posthog.api needs a path");
+    if (!projectApiKey || !personalApiKey) {
+      throw new Error(
+        "posthog.api needs the options personalApiKey and projectApiKey: no key is made for transformations",
+      );
+    }
+    const query = new URLSearchParams({
+      ...(verb === "GET" ? (data as Record<string, string>) : {}),
+      token: projectApiKey,
+    });
+    const base = `${host.replace(/\/+$/, "")}/${path.replace(/^\/+/, "")}`;
+    const hasBody = verb !== "GET" && data !== undefined;
+    return fetch(`${base}${base.includes("?") ? "&" : "?"}${query}`, {
+      method: verb,
+      headers: {
+        Authorization: `Bearer ${personalApiKey}`,
+        ...(hasBody && { "Content-Type": "application/json" }),
+        ...headers,
+      },
+      ...(hasBody && { body: stringify(data) }),
+    });
+  };
 }
 
 define("console", console);
@@ -914,7 +950,9 @@ let transformEvent: ((event: unknown) => unknown) | undefined;
 
 /** Takes the settings and runs `setupPlugin`. */
 function setUp(text: string): void {
-  meta = makeMeta(parse(text) as Setup);
+  const setup = parse(text) as Setup;
+  siteUrl = setup.siteUrl ?? "";
+  meta = makeMeta(setup);
   const single = method("processEvent");
   const batch = method("processEventBatch");
   if (single !== undefined) transformEvent = (event) => single(event, meta);

@@ -374,14 +374,14 @@ export class SandboxInstance implements Instance {
   }
 }
 
-function setupOf({ config, attachments }: InstanceSettings): string {
+function setupOf({ config, attachments, host: { siteUrl } }: InstanceSettings): string {
   const files = Object.fromEntries(
     Object.entries(attachments).map(([key, { contentType, fileName }]) => [
       key,
       { contentType, fileName },
     ]),
   );
-  return encodeJson({ config, attachments: files });
+  return encodeJson({ config, attachments: files, ...(siteUrl !== undefined && { siteUrl }) });
 }
 
 function failedEvent(reason: string, isLimit: boolean): Extract<TextOutcome, { kind: "failed" }> {
