@@ -127,6 +127,9 @@ function hasKeys(object: JsonObject): boolean {
   return false;
 }
 
+/** Properties that the event says besides, or that no transformation changes. */
+const TIED_PROPERTIES = [...PERSON_FIELDS, "$ip", ...OWN_PROPERTIES];
+
 /** What a transformation made of an event, checked: or why that cannot be. */
 export type AnswerOutcome =
   | { readonly kind: "changed"; readonly event: PluginEvent }
@@ -187,6 +190,39 @@ export function takeAnswer(before: PluginEvent, answer: Json): AnswerOutcome {
     else folded[field] = value;
   }
   return { kind: "changed", event: folded };
+}
+
+/**
+ * {@link takeAnswer} for an answer of which only the differences are told. Where nothing but plain
+ * properties changed, the rest is not looked at again, and the text of the properties stays known.
+ */
+export function takeChange(
+  before: PluginEvent,
+  change: EventChange,
+): AnswerOutcome & { readonly propertiesText?: string } {
+  if (change.kind !== "parts" || !areOnlyPlain(change)) {
+    return takeAnswer(before, eventAfter(before, change));
+  }
+  const looks = lookThrough(change.set, MAX_DEPTH - 1);
+  if (looks === "too-deep") return refuse("its event is nested too deep");
+  if (looks === "unclean") return takeAnswer(before, eventAfter(before, change));
+  const { propertiesText } = change;
+  return {
+    kind: "changed",
+    event: eventAfter(before, change),
+    ...(propertiesText !== undefined && { propertiesText }),
+  };
+}
+
+/** Whether properties changed of which nothing is said elsewhere in the event. */
+function areOnlyPlain({
+  fields,
+  removedFields,
+  set,
+  removed,
+}: Extract<EventChange, { kind: "parts" }>): boolean {
+  if (hasKeys(fields) || removedFields.length > 0) return false;
+  return !TIED_PROPERTIES.some((name) => Object.hasOwn(set, name) || removed.includes(name));
 }
 
 /** The captured event that a checked answer stands for; what plugins do not see stays as it was. */

@@ -59,6 +59,9 @@ export class ShapeTable {
   readonly #properties = newStep("", "", null, true);
   readonly #shapes: Shape[] = [];
   #steps = 0;
+  /** Room for numbers, used again and again, and how many of them are used. */
+  #numbers = new Uint32Array(1024);
+  #length = 0;
 
   get isFull(): boolean {
     return this.#steps > MAX_STEPS;
@@ -76,64 +79,88 @@ export class ShapeTable {
   /** @param text events as one line of JSON each, as `JSON.stringify` writes them */
   scan(text: string): ScannedLines {
     const lines = text.split("\n");
-    let numbers: number[] = [];
+    this.#length = 0;
+    this.#makeRoom(lines.length);
+    this.#length = lines.length;
     let from = 0;
-    const places: number[] = [];
-    for (const line of lines) {
-      places.push(lines.length + numbers.length);
-      const place = numbers.length;
-      numbers.push(from, from + line.length, 0, 0);
-      const step = this.#scanObject(this.#events, line, 0, numbers);
-      const shape = step === null ? null : this.#shapeAt(step);
-      if (shape === null) numbers.length = place + HEAD.length;
-      else {
-        numbers[place + HEAD.shape] = shape.id;
-        const slot = shape.slots.get("properties");
-        if (slot !== undefined) {
-          const ends = place + HEAD.length;
-          const before = slot === 0 ? 0 : (numbers[ends + slot - 1] as number);
-          const at = before + 1 + (shape.lengths[slot] as number);
-          const length = numbers.length;
-          const inner =
-            line.charCodeAt(at) === OPEN
-              ? this.#scanObject(this.#properties, line, at, numbers)
-              : null;
-          const innerShape = inner === null ? null : this.#shapeAt(inner);
-          if (innerShape === null) numbers.length = length;
-          else numbers[place + HEAD.innerShape] = innerShape.id;
-        }
-      }
+    for (let index = 0; index < lines.length; index += 1) {
+      const line = lines[index] as string;
+      this.#makeRoom(HEAD.length + 2 * MAX_KEYS + 2);
+      const place = this.#length;
+      this.#numbers[index] = place;
+      this.#numbers[place + HEAD.from] = from;
+      this.#numbers[place + HEAD.to] = from + line.length;
+      this.#scanEvent(line, place);
       from += line.length + 1;
     }
-    numbers = places.concat(numbers);
-    return { lines, numbers: Uint32Array.from(numbers), shapes: this };
+    return { lines, numbers: this.#numbers.slice(0, this.#length), shapes: this };
+  }
+
+  #makeRoom(count: number): void {
+    if (this.#length + count <= this.#numbers.length) return;
+    const more = new Uint32Array(2 * (this.#length + count));
+    more.set(this.#numbers.subarray(0, this.#length));
+    this.#numbers = more;
+  }
+
+  #scanEvent(line: string, place: number): void {
+    const ends = place + HEAD.length;
+    this.#length = ends;
+    const step = this.#scanObject(this.#events, line, 0);
+    const shape = step === null ? null : this.#shapeAt(step);
+    this.#numbers[place + HEAD.shape] = shape?.id ?? 0;
+    this.#numbers[place + HEAD.innerShape] = 0;
+    if (shape === null) {
+      this.#length = ends;
+      return;
+    }
+    const slot = shape.slots.get("properties");
+    if (slot === undefined) return;
+    const before = slot === 0 ? 0 : (this.#numbers[ends + slot - 1] as number);
+    const at = before + 1 + (shape.lengths[slot] as number);
+    if (line.charCodeAt(at) !== OPEN) return;
+    const behind = this.#length;
+    const inner = this.#scanObject(this.#properties, line, at);
+    const innerShape = inner === null ? null : this.#shapeAt(inner);
+    if (innerShape === null) this.#length = behind;
+    else this.#numbers[place + HEAD.innerShape] = innerShape.id;
   }
 
   /** Notes the ends of an object's values; null where it is not plain. */
-  #scanObject(root: Step, text: string, start: number, ends: number[]): Step | null {
+  #scanObject(root: Step, text: string, start: number): Step | null {
+    const numbers = this.#numbers;
+    let count = this.#length;
     let step = root;
     let at = start + 1;
     if (text.charCodeAt(at) === CLOSE) return root;
     for (;;) {
       const likely = step.next[0];
       const next =
-        likely !== undefined && text.startsWith(likely.literal, at)
+        likely !== undefined && isThere(likely.literal, text, at)
           ? likely
           : this.#nextOf(step, text, at);
       if (next === null || !next.isPlain) return null;
       step = next;
-      at = endOfValue(text, at + step.literal.length);
-      ends.push(at);
+      at += step.literal.length;
+      if (text.charCodeAt(at) === QUOTE) {
+        const end = text.indexOf('"', at + 1);
+        at = text.charCodeAt(end - 1) === BACKSLASH ? endOfText(text, at) : end + 1;
+      } else at = endOfValue(text, at);
+      numbers[count] = at;
+      count += 1;
       const code = text.charCodeAt(at);
-      if (code === CLOSE) return step;
-      if (code !== COMMA) return null;
-      at += 1;
+      if (code === COMMA) at += 1;
+      else {
+        if (code !== CLOSE) return null;
+        this.#length = count;
+        return step;
+      }
     }
   }
 
   #nextOf(step: Step, text: string, at: number): Step | null {
     const { next } = step;
-    for (let index = 1; index < next.length; index += 1) {
+    for (let index = 0; index < next.length; index += 1) {
       const one = next[index] as Step;
       if (!text.startsWith(one.literal, at)) continue;
       // What came last is likely to come again.
@@ -146,7 +173,7 @@ export class ShapeTable {
     if (text.charCodeAt(at) !== QUOTE || text[end] !== ":") return null;
     // Read and written anew: a part of the text would hold all of it.
     const key = JSON.parse(text.slice(at, end)) as string;
-    const literal = `${JSON.stringify(key)}:`;
+    const literal = flat(`${JSON.stringify(key)}:`);
     const isPlain =
       literal.length === end + 1 - at &&
       text.startsWith(literal, at) &&
@@ -174,6 +201,20 @@ export class ShapeTable {
     this.#shapes.push(step.shape);
     return step.shape;
   }
+}
+
+/** Texts up to this length are searched quicker than they are compared. */
+const MAX_SEARCHED = 16_384;
+
+function isThere(literal: string, text: string, at: number): boolean {
+  return text.length > MAX_SEARCHED
+    ? text.startsWith(literal, at)
+    : text.indexOf(literal, at) === at;
+}
+
+/** The same text in one piece, which is compared quicker than one that was put together. */
+function flat(text: string): string {
+  return JSON.parse(JSON.stringify(text)) as string;
 }
 
 function newStep(key: string, literal: string, before: Step | null, isPlain: boolean): Step {

@@ -7,9 +7,10 @@
 
 import {
   type BatchEnds,
-  LazyObject,
+  isNoPromise,
+  type LazyObject,
   type LazyShape,
-  proxyOf,
+  lazyEvent,
   release,
   writeAnswer,
 } from "./guest-lazy.ts";
@@ -950,13 +951,13 @@ let transformEvent: ((event: unknown) => unknown) | undefined;
 
 /** Takes the settings and runs `setupPlugin`. */
 function setUp(text: string): void {
-  const setup = parse(text) as Setup;
-  siteUrl = setup.siteUrl ?? "";
-  meta = makeMeta(setup);
-  const single = method("processEvent");
+  meta = makeMeta(parse(text) as Setup);
+  const single = found.find((place) => typeof place["processEvent"] === "function");
   const batch = method("processEventBatch");
-  if (single !== undefined) transformEvent = (event) => single(event, meta);
-  else if (batch !== undefined) {
+  if (single !== undefined) {
+    const process = single["processEvent"] as AnyFunction;
+    transformEvent = (event) => apply(process, single, [event, meta]);
+  } else if (batch !== undefined) {
     transformEvent = async (event) => {
       const answer = await batch([event], meta);
       return Array.isArray(answer) ? answer[0] : answer;
@@ -1017,21 +1018,28 @@ function accept(text: string, buffer: ArrayBuffer, newShapes: string): void {
   isLogFull = false;
 }
 
-/** An event as the transformation is given it; lazy where its keys are known. */
-interface Given {
-  readonly event: unknown;
-  readonly lazy: LazyObject | null;
-  readonly line: string;
-}
+/** An event as the transformation is given it; the text of its line, or the lazy object where its keys are known. */
+let givenEvent: unknown;
+let givenAs: LazyObject | string = "";
 
-function give(index: number): Given {
+function give(index: number): void {
   const place = numbers[index] as number;
   const line = batchText.substring(numbers[place] as number, numbers[place + 1] as number);
   const shape = shapes[numbers[place + 2] as number];
-  if (shape === undefined) return { event: parse(line), lazy: null, line };
-  const innerShape = shapes[numbers[place + 3] as number] ?? null;
-  const lazy = new LazyObject(shape, line, batchEnds, place + 4, 0, innerShape);
-  return { event: proxyOf(lazy), lazy, line };
+  if (shape === undefined) {
+    givenEvent = parse(line);
+    givenAs = line;
+    return;
+  }
+  const innerShape = shapes[numbers[place + 3] as number];
+  givenAs = lazyEvent(
+    shape,
+    line,
+    batchEnds,
+    place + 4,
+    innerShape === undefined ? null : innerShape,
+  );
+  givenEvent = givenAs.self;
 }
 
 /** Works on single events, as the host gives them, until it asks for a pause. */
@@ -1044,12 +1052,7 @@ function work(done = -1, outcomeOfDone = ""): void {
     const index = bridge.begin(last, outcome);
     if (index < 0) return;
     last = index;
-    const given = giveOrFail(index);
-    if (typeof given === "string") {
-      outcome = given;
-      continue;
-    }
-    const ended = begin(given, (text) => {
+    const ended = begin(index, (text) => {
       if (number === batchNumber) work(index, text);
     });
     if (ended === undefined) return;
@@ -1057,27 +1060,26 @@ function work(done = -1, outcomeOfDone = ""): void {
   }
 }
 
-function giveOrFail(index: number): Given | string {
+/**
+ * Gives an event to the transformation: what became of it, or nothing where that is told later.
+ * @param tell null where the run is told
+ */
+function begin(index: number, tell: ((outcome: string) => void) | null): string | undefined {
+  givenAs = "";
   try {
-    return give(index);
-  } catch (error) {
-    return failed(error);
-  }
-}
-
-/** Gives an event to the transformation: what became of it, or nothing where that is told later. */
-function begin(given: Given, tell: (outcome: string) => void): string | undefined {
-  try {
-    const { event } = given;
-    const answer = transformEvent === undefined ? event : transformEvent(event);
-    if (!isThenable(answer)) return conclude(answer, given);
+    give(index);
+    const as = givenAs as LazyObject | string;
+    const answer = transformEvent === undefined ? givenEvent : transformEvent(givenEvent);
+    const isAnswer = typeof as !== "string" && isNoPromise(answer, as);
+    if (isAnswer || !isThenable(answer)) return conclude(answer, as);
+    const told = tell ?? tellRun(index);
     answer.then(
-      (value) => tell(conclude(value, given)),
-      (error) => tell(end(given, failed(error))),
+      (value) => told(conclude(value, as)),
+      (error) => told(end(as, failed(error))),
     );
     return undefined;
   } catch (error) {
-    return end(given, failed(error));
+    return end(givenAs, failed(error));
   }
 }
 
@@ -1111,7 +1113,6 @@ function startRun(from: number, until: number): void {
 }
 
 function goOn(from: number): void {
-  const number = runCount;
   // The numbers of the first event begin behind the places of all.
   const count = numbers[0] ?? 0;
   for (let index = from; index < count; index += 1) {
@@ -1119,23 +1120,24 @@ function goOn(from: number): void {
     under = index;
     marks[0] = index;
     marks[1] = sinceMs;
-    const batchOfEvent = batchNumber;
-    const given = giveOrFail(index);
-    const ended =
-      typeof given === "string"
-        ? given
-        : begin(given, (text) => {
-            if (batchOfEvent !== batchNumber) return;
-            if (!isRun || number !== runCount) work(index, text);
-            else if (under === index) {
-              note(text);
-              goOn(index + 1);
-            }
-          });
+    const ended = begin(index, null);
     if (ended === undefined) return;
     note(ended);
   }
   marks[0] = -1;
+}
+
+/** Takes what becomes of an event of the run that waits: as part of it, as long as nothing else came. */
+function tellRun(index: number): (outcome: string) => void {
+  const [batch, number] = [batchNumber, runCount];
+  return (outcome) => {
+    if (batch !== batchNumber) return;
+    if (!isRun || number !== runCount) work(index, outcome);
+    else if (under === index) {
+      note(outcome);
+      goOn(index + 1);
+    }
+  };
 }
 
 function note(outcome: string): void {
@@ -1171,24 +1173,23 @@ function collect(): string {
 }
 
 /** What became of an event: `=` unchanged, `-` dropped, `+` and `~` changed into what follows, `!` failed. */
-function conclude(answer: unknown, given: Given): string {
-  if (!answer) return end(given, "-");
+function conclude(answer: unknown, as: LazyObject | string): string {
+  if (!answer) return end(as, "-");
   if (typeof answer !== "object" || Array.isArray(answer)) {
     const shown = show(answer, 1).slice(0, 200);
-    return end(given, `!${stringify(`TypeError: processEvent answered no event but ${shown}`)}`);
+    return end(as, `!${stringify(`TypeError: processEvent answered no event but ${shown}`)}`);
   }
   try {
-    const { lazy, line } = given;
-    if (lazy !== null) return end(given, writeAnswer(answer as Exports, lazy));
+    if (typeof as !== "string") return end(as, writeAnswer(answer as Exports, as));
     const text = stringify(answer);
-    return text === line ? "=" : `+${text}`;
+    return text === as ? "=" : `+${text}`;
   } catch (error) {
-    return end(given, failed(error));
+    return end(as, failed(error));
   }
 }
 
-function end({ lazy }: Given, outcome: string): string {
-  if (lazy !== null) release(lazy);
+function end(as: LazyObject | string, outcome: string): string {
+  if (typeof as !== "string") release(as);
   return outcome;
 }
 

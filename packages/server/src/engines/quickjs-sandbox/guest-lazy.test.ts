@@ -4,13 +4,13 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { tellChange } from "./event-changes.ts";
 import { HEAD, ShapeTable } from "./event-shapes.ts";
-import { LazyObject, proxyOf, release, writeAnswer } from "./guest-lazy.ts";
+import { lazyEvent, release, writeAnswer } from "./guest-lazy.ts";
 import { readOutcome } from "./sandbox-instance.ts";
 
 type Plain = Record<string, unknown>;
 
 /** An event as the guest is given it: lazy, since its keys have come before. */
-function lazyEvent(event: JsonObject) {
+function giveLazily(event: JsonObject) {
   const shapes = new ShapeTable();
   const line = JSON.stringify(event);
   for (let times = 0; times < 3; times += 1) shapes.scan(line);
@@ -20,14 +20,14 @@ function lazyEvent(event: JsonObject) {
   if (shape === null) return undefined;
   const inner = shapes.shapeOf(scanned.numbers[place + HEAD.innerShape]);
   const batch = { ends: scanned.numbers };
-  const lazy = new LazyObject(shape, line, batch, place + HEAD.length, 0, inner);
-  return { lazy, proxy: proxyOf(lazy), line, batch, scanned };
+  const lazy = lazyEvent(shape, line, batch, place + HEAD.length, inner);
+  return { lazy, proxy: lazy.self as Plain, line, batch, scanned };
 }
 
 /** The event after a transformation, as it is told to the main thread and read there. */
 function afterwards(
   before: JsonObject,
-  given: NonNullable<ReturnType<typeof lazyEvent>>,
+  given: NonNullable<ReturnType<typeof giveLazily>>,
   answer: unknown,
 ) {
   const written = writeAnswer(answer as Plain, given.lazy);
@@ -181,7 +181,7 @@ describe("lazy events", () => {
             ...{ uuid: "u", event: "e", distinct_id: "d", properties },
             ...(set !== undefined && { $set: set }),
           };
-          const given = lazyEvent(before);
+          const given = giveLazily(before);
           if (given === undefined) throw new Error("it is not lazy");
           const plain = JSON.parse(given.line) as Plain;
           expect(perform(given.proxy, all)).toEqual(perform(plain, all));
@@ -210,7 +210,7 @@ describe("lazy events", () => {
     fc.assert(
       fc.property(jsonObjects, acts, acts, (properties, during, later) => {
         const before: JsonObject = { uuid: "u", event: "e", properties };
-        const given = lazyEvent(before);
+        const given = giveLazily(before);
         if (given === undefined) throw new Error("it is not lazy");
         const plain = JSON.parse(given.line) as Plain;
         perform(given.proxy, during);
@@ -225,7 +225,7 @@ describe("lazy events", () => {
 
   it("[TS-30] are told as unchanged where they are", () => {
     const before = { uuid: "u", event: "e", properties: { a: { b: [1] }, c: "text" } };
-    const given = lazyEvent(before);
+    const given = giveLazily(before);
     if (given === undefined) throw new Error("it is not lazy");
     const { a } = own(given.proxy) as { a: { b: number[] } };
     expect(a.b).toEqual([1]);
@@ -261,8 +261,8 @@ describe("lazy events", () => {
     );
     if (!shape || !inner) throw new Error("it is not lazy");
     const batch = { ends: scanned.numbers };
-    const lazy = new LazyObject(shape, line, batch, place + HEAD.length, 0, inner);
-    const event = proxyOf(lazy);
+    const lazy = lazyEvent(shape, line, batch, place + HEAD.length, inner);
+    const event = lazy.self as Plain;
     expect(own(event)["list"]).toEqual([Number("12345678901234567891")]);
     own(event)["more"] = 1;
     const told = tellChange(writeAnswer(event, lazy), scanned, 0);

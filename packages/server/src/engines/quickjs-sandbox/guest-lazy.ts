@@ -2,6 +2,9 @@
  * Objects of which only the JSON text is known: a value is read when it is asked for. Whoever does
  * more than to read, set, look for or delete single keys makes a plain object of the whole, which it
  * stays. To code they look and behave like the plain object that the text stands for.
+ *
+ * All of this runs for every event in an engine without a compiler, where a call costs as much as
+ * reading a short text: hence arrays in the place of objects and maps, and loops written out.
  */
 
 /** The keys of an object in their order, and how long each is as it stands in the text, colon included. */
@@ -16,121 +19,160 @@ export interface BatchEnds {
   ends: Uint32Array | null;
 }
 
+/**
+ * Where an object stands: the line of its event; the ends of its batch, and where in them its own
+ * begin; where it begins in the line (at 0 the event itself, elsewhere its properties); its shape;
+ * and that of the event's properties, where they are lazy themselves.
+ */
+type Place = [
+  line: string,
+  batch: BatchEnds,
+  base: number,
+  start: number,
+  shape: LazyShape,
+  innerShape: LazyShape | null,
+];
+const [LINE, BATCH, BASE, SHAPE, INNER_SHAPE] = [0, 1, 2, 4, 5] as const;
+
 type Plain = Record<PropertyKey, unknown>;
 
 const { parse, stringify } = JSON;
 const { get, set, has, deleteProperty, defineProperty, getOwnPropertyDescriptor, ownKeys } =
   Reflect;
 const { setPrototypeOf, preventExtensions } = Reflect;
+const ROOT = Object.prototype as unknown as Plain;
 
 /** Stands for a key that was deleted. */
 const GONE = Symbol("gone");
 /** The field of an event whose object is lazy itself. */
 const INNER = "properties";
+/** Whoever touches more keys than this is likely to touch all. */
+const MAX_TOUCHED = 16;
 
-/** The handler of a proxy over an empty object, which becomes the plain object when it is settled. */
-export class LazyObject implements ProxyHandler<Plain> {
-  shape: LazyShape;
-  /** The text of the event that it is, or is part of. */
-  line: string;
-  batch: BatchEnds;
-  /** Where the ends of its values begin. */
-  base: number;
-  /** Where it begins in the line: at 0 the event itself, elsewhere its properties. */
-  start: number;
-  /** The shape of an event's properties, where they are lazy themselves. */
-  innerShape: LazyShape | null;
-  inner: LazyObject | null = null;
+/**
+ * A lazy object: the handler of a proxy over an empty object, which becomes the plain object when it
+ * is settled. Fields get their first values from the prototype.
+ */
+export interface LazyObject {
+  place: Place;
+  /** That of an event's properties, once they were asked for. */
+  inner: LazyObject | null;
   /** Its proxy, as long as its event is under way. */
-  self: Plain | null = null;
-  /** Keys that were set or deleted. */
-  changes: Map<PropertyKey, unknown> | null = null;
-  /** Objects that were read, and may have been changed inside. */
-  read: Map<PropertyKey, unknown> | null = null;
-  isSettled = false;
+  self: Plain | null;
+  /** Keys that were set, deleted ({@link GONE}), or read as objects, which may have been changed inside. */
+  names: PropertyKey[] | null;
+  values: unknown[] | null;
+  isSettled: boolean;
+}
 
-  constructor(
-    shape: LazyShape,
-    line: string,
-    batch: BatchEnds,
-    base: number,
-    start: number,
-    innerShape: LazyShape | null,
-  ) {
-    this.shape = shape;
-    this.line = line;
-    this.batch = batch;
-    this.base = base;
-    this.start = start;
-    this.innerShape = innerShape;
-  }
-
+class Traps implements ProxyHandler<Plain> {
   get(target: Plain, key: PropertyKey, receiver: unknown): unknown {
-    const { changes } = this;
-    if (changes?.has(key)) {
-      const value = changes.get(key);
-      return value === GONE ? get(target, key, receiver) : value;
+    const lazy = this as unknown as LazyObject;
+    const { names } = lazy;
+    if (names !== null) {
+      for (let at = 0; at < names.length; at += 1) {
+        if (names[at] !== key) continue;
+        const value = (lazy.values as unknown[])[at];
+        return value === GONE ? get(target, key, receiver) : value;
+      }
     }
-    const slot = this.shape.slots.get(key as string);
+    const slot = lazy.place[SHAPE].slots.get(key as string);
     if (slot === undefined) return get(target, key, receiver);
-    const known = this.read === null ? undefined : this.read.get(key);
-    if (known !== undefined) return known;
-    if (this.batch.ends === null) {
-      settle(this, target);
+    if (lazy.place[BATCH].ends === null) {
+      settle(lazy, target);
       return get(target, key, receiver);
     }
-    return readSlot(this, key, slot);
+    return readSlot(lazy, target, key, slot);
   }
 
   has(target: Plain, key: PropertyKey): boolean {
-    return isOwn(this, key) || has(target, key);
+    return isOwn(this as unknown as LazyObject, key) || has(target, key);
   }
 
   set(target: Plain, key: PropertyKey, value: unknown, receiver: unknown): boolean {
-    if (receiver === this.self && typeof key === "string" && value !== undefined) {
-      const { changes } = this;
-      const isKept = changes?.has(key);
-      const isKnown = isKept ? changes?.get(key) !== GONE : this.shape.slots.has(key);
-      if (isKnown || (!isKept && !isIndexLike(key) && !has(target, key))) {
-        if (changes === null) this.changes = new Map<PropertyKey, unknown>().set(key, value);
-        else changes.set(key, value);
-        return true;
+    const lazy = this as unknown as LazyObject;
+    if (receiver === lazy.self && typeof key === "string" && value !== undefined) {
+      const at = find(lazy.names, key);
+      if (at >= 0) {
+        const values = lazy.values as unknown[];
+        // What was deleted comes back at the end.
+        if (values[at] !== GONE) {
+          values[at] = value;
+          return true;
+        }
+      } else if (lazy.place[SHAPE].slots.has(key) || (!isIndexLike(key) && !(key in target))) {
+        if (note(lazy, key, value)) return true;
       }
     }
-    settle(this, target);
+    settle(lazy, target);
     return set(target, key, value, receiver);
   }
 
   deleteProperty(target: Plain, key: PropertyKey): boolean {
-    if (isOwn(this, key)) {
-      if (!this.shape.slots.has(key as string)) this.changes?.delete(key);
-      else if (this.changes === null) this.changes = new Map<PropertyKey, unknown>().set(key, GONE);
-      else this.changes.set(key, GONE);
+    const lazy = this as unknown as LazyObject;
+    const at = find(lazy.names, key);
+    if (at >= 0) {
+      (lazy.values as unknown[])[at] = GONE;
       return true;
+    }
+    if (lazy.place[SHAPE].slots.has(key as string)) {
+      if (note(lazy, key, GONE)) return true;
+      settle(lazy, target);
     }
     return deleteProperty(target, key);
   }
 
   getOwnPropertyDescriptor(target: Plain, key: PropertyKey): PropertyDescriptor | undefined {
-    if (!isOwn(this, key)) return getOwnPropertyDescriptor(target, key);
+    if (!isOwn(this as unknown as LazyObject, key)) return getOwnPropertyDescriptor(target, key);
     const value = this.get(target, key, target);
     return { value, writable: true, enumerable: true, configurable: true };
   }
 
   defineProperty(target: Plain, key: PropertyKey, descriptor: PropertyDescriptor): boolean {
-    settle(this, target);
+    settle(this as unknown as LazyObject, target);
     return defineProperty(target, key, descriptor);
   }
 
   ownKeys(target: Plain): (string | symbol)[] {
-    settle(this, target);
+    settle(this as unknown as LazyObject, target);
     return ownKeys(target);
   }
 
   preventExtensions(target: Plain): boolean {
-    settle(this, target);
+    settle(this as unknown as LazyObject, target);
     return preventExtensions(target);
   }
+
+  setPrototypeOf(target: Plain, prototype: object | null): boolean {
+    settle(this as unknown as LazyObject, target);
+    return setPrototypeOf(target, prototype);
+  }
+}
+
+const FIRST_VALUES = { inner: null, self: null, names: null, values: null, isSettled: false };
+const TRAPS = Object.assign(Traps.prototype, FIRST_VALUES);
+/** What a settled object has in the place of the traps. */
+const NO_TRAPS = Object.assign(Object.create(null), FIRST_VALUES) as object;
+
+/**
+ * A lazy event.
+ * @param base where the ends of its values begin; those of its properties follow them
+ * @param innerShape of its properties; null where they are read as a whole
+ */
+export function lazyEvent(
+  shape: LazyShape,
+  line: string,
+  batch: BatchEnds,
+  base: number,
+  innerShape: LazyShape | null,
+): LazyObject {
+  return lazyAt([line, batch, base, 0, shape, innerShape]);
+}
+
+function lazyAt(place: Place): LazyObject {
+  const lazy = { __proto__: TRAPS, place } as unknown as LazyObject;
+  lazy.self = new Proxy<Plain>({}, lazy as unknown as ProxyHandler<Plain>);
+  return lazy;
 }
 
 /** Whether the plain object would order a key by its number. */
@@ -139,73 +181,107 @@ function isIndexLike(key: string): boolean {
   return code >= 48 && code <= 57;
 }
 
-function isOwn({ changes, shape }: LazyObject, key: PropertyKey): boolean {
-  if (changes?.has(key)) return changes.get(key) !== GONE;
-  return shape.slots.has(key as string);
+function find(names: PropertyKey[] | null, key: PropertyKey): number {
+  if (names === null) return -1;
+  for (let at = 0; at < names.length; at += 1) if (names[at] === key) return at;
+  return -1;
 }
 
-function textOfSlot({ shape, line, batch, base, start }: LazyObject, slot: number): string {
+/** Notes a key that was not touched before; false where there are too many. */
+function note(lazy: LazyObject, key: PropertyKey, value: unknown): boolean {
+  const { names } = lazy;
+  if (names === null) {
+    lazy.names = [key];
+    lazy.values = [value];
+    return true;
+  }
+  const { length } = names;
+  if (length >= MAX_TOUCHED) return false;
+  names[length] = key;
+  (lazy.values as unknown[])[length] = value;
+  return true;
+}
+
+function isOwn({ names, values, place }: LazyObject, key: PropertyKey): boolean {
+  const at = find(names, key);
+  if (at >= 0) return (values as unknown[])[at] !== GONE;
+  return place[SHAPE].slots.has(key as string);
+}
+
+/** Where the value of a slot begins. */
+function startOf([, batch, base, start, shape]: Place, slot: number): number {
   const ends = batch.ends as Uint32Array;
   const before = slot === 0 ? start : (ends[base + slot - 1] as number);
-  return line.substring(before + 1 + (shape.lengths[slot] as number), ends[base + slot]);
+  return before + 1 + (shape.lengths[slot] as number);
 }
 
-function readSlot(lazy: LazyObject, key: PropertyKey, slot: number): unknown {
-  const { innerShape } = lazy;
+function textOfSlot(place: Place, slot: number): string {
+  const ends = place[BATCH].ends as Uint32Array;
+  return place[LINE].substring(startOf(place, slot), ends[place[BASE] + slot]);
+}
+
+function readSlot(lazy: LazyObject, target: Plain, key: PropertyKey, slot: number): unknown {
+  const { place } = lazy;
+  const innerShape = place[INNER_SHAPE];
   let value: unknown;
-  if (innerShape !== null && key === INNER) {
-    const { line, batch, base, shape } = lazy;
-    const ends = batch.ends as Uint32Array;
-    const before = slot === 0 ? lazy.start : (ends[base + slot - 1] as number);
-    const start = before + 1 + (shape.lengths[slot] as number);
-    const innerBase = base + shape.lengths.length;
-    lazy.inner = new LazyObject(innerShape, line, batch, innerBase, start, null);
-    value = proxyOf(lazy.inner);
-  } else {
-    value = parse(textOfSlot(lazy, slot));
+  if (innerShape !== null && key === INNER) value = openInner(lazy, slot, innerShape);
+  else {
+    value = parse(textOfSlot(place, slot));
     if (typeof value !== "object" || value === null) return value;
   }
-  if (lazy.read === null) lazy.read = new Map<PropertyKey, unknown>().set(key, value);
-  else lazy.read.set(key, value);
-  return value;
+  if (note(lazy, key, value)) return value;
+  settle(lazy, target);
+  return target[key];
+}
+
+function openInner(lazy: LazyObject, slot: number, shape: LazyShape): Plain | null {
+  const { place } = lazy;
+  const base = place[BASE] + place[SHAPE].lengths.length;
+  lazy.inner ??= lazyAt([place[LINE], place[BATCH], base, startOf(place, slot), shape, null]);
+  return lazy.inner.self;
 }
 
 /** Makes the plain object of it; from then on nothing comes between it and the code. */
 function settle(lazy: LazyObject, target: Plain): void {
   if (lazy.isSettled) return;
-  const { shape, changes, read, batch } = lazy;
-  const isEvent = lazy.start === 0;
-  const values = batch.ends !== null && isEvent ? null : plainOf(lazy);
-  for (let slot = 0; slot < shape.keys.length; slot += 1) {
-    const key = shape.keys[slot] as string;
-    if (changes?.has(key)) {
-      const value = changes.get(key);
+  const { place, names, values } = lazy;
+  const [, { ends }, , start, { keys, slots }, innerShape] = place;
+  const plain = plainOf(place);
+  for (let slot = 0; slot < keys.length; slot += 1) {
+    const key = keys[slot] as string;
+    const at = find(names, key);
+    if (at >= 0) {
+      const value = (values as unknown[])[at];
       if (value !== GONE) put(target, key, value);
-      continue;
-    }
-    const known = read === null ? undefined : read.get(key);
-    if (known !== undefined) put(target, key, known);
-    else put(target, key, values === null ? readSlot(lazy, key, slot) : values[key]);
+    } else if (key === INNER && start === 0 && ends !== null && innerShape !== null) {
+      put(target, key, openInner(lazy, slot, innerShape));
+    } else put(target, key, plain[key]);
   }
-  if (changes !== null) {
-    for (const [key, value] of changes) {
-      if (value !== GONE && !shape.slots.has(key as string)) put(target, key, value);
+  if (names !== null) {
+    for (let at = 0; at < names.length; at += 1) {
+      const key = names[at] as string;
+      const value = (values as unknown[])[at];
+      if (value !== GONE && !slots.has(key)) put(target, key, value);
     }
   }
   lazy.isSettled = true;
-  lazy.changes = null;
-  lazy.read = null;
-  lazy.line = "";
-  setPrototypeOf(lazy, null);
+  lazy.names = null;
+  lazy.values = null;
+  setPrototypeOf(lazy, NO_TRAPS);
 }
 
-/** What its text stands for. */
-function plainOf({ line, batch, base, start, shape }: LazyObject): Plain {
-  if (start === 0) return parse(line);
-  const { ends } = batch;
+/** What its text stands for; an event without its properties where they stay lazy. */
+function plainOf(place: Place): Plain {
+  const [line, { ends }, base, start, { keys }, innerShape] = place;
+  if (start === 0) {
+    const slot = keys.indexOf(INNER);
+    if (innerShape === null || ends === null || slot < 0) return parse(line);
+    const rest = line.substring(ends[base + slot] as number);
+    return parse(`${line.substring(0, startOf(place, slot))}0${rest}`);
+  }
   // Its place is known no more: it lies in its event.
   if (ends === null) return parse(line)[INNER];
-  const last = shape.keys.length === 0 ? start + 1 : (ends[base + shape.keys.length - 1] as number);
+  const last = keys.length === 0 ? start + 1 : (ends[base + keys.length - 1] as number);
   return parse(line.substring(start, last + 1));
 }
 
@@ -215,15 +291,32 @@ function put(target: Plain, key: PropertyKey, value: unknown): void {
   } else target[key] = value;
 }
 
-export function proxyOf(lazy: LazyObject): Plain {
-  lazy.self = new Proxy<Plain>({}, lazy);
-  return lazy.self;
-}
-
 /** Its event is over: what still holds it may go on to use it. */
 export function release(lazy: LazyObject): void {
   lazy.self = null;
   if (lazy.inner !== null) lazy.inner.self = null;
+}
+
+/** Whether an object that is the given one itself is no promise: cheaper than to ask it. */
+export function isNoPromise(
+  answer: unknown,
+  { self, isSettled, names, place }: LazyObject,
+): boolean {
+  if (answer !== self || isSettled || ROOT["then"] !== undefined) return false;
+  return find(names, "then") < 0 && !place[SHAPE].slots.has("then");
+}
+
+/** Whether something writes its JSON itself, which a lazy object does not. */
+function writesItself(lazy: LazyObject): boolean {
+  if (
+    !lazy.isSettled &&
+    ROOT["toJSON"] === undefined &&
+    find(lazy.names, "toJSON") < 0 &&
+    !lazy.place[SHAPE].slots.has("toJSON")
+  ) {
+    return false;
+  }
+  return typeof lazy.self?.["toJSON"] === "function";
 }
 
 /**
@@ -234,57 +327,83 @@ export function release(lazy: LazyObject): void {
  */
 export function writeAnswer(answer: Plain, given: LazyObject): string {
   const { inner, self } = given;
-  if (typeof answer["toJSON"] === "function") return `+${stringify(answer)}`;
-  const isSame = answer === self && !given.isSettled;
-  const parts: string[] = [];
-  if (isSame) {
-    const { changes } = given;
-    if (changes?.has(INNER) && changes.get(INNER) !== inner?.self) {
-      return `+${stringify(answer)}`;
+  let parts = "";
+  if (answer === self && !given.isSettled) {
+    if (writesItself(given)) return `+${stringify(answer)}`;
+    const { names, values } = given;
+    if (names !== null) {
+      const at = find(names, INNER);
+      const isReplaced = at >= 0 && (values as unknown[])[at] !== inner?.self;
+      if (isReplaced && (inner !== null || given.place[INNER_SHAPE] !== null)) {
+        return `+${stringify(answer)}`;
+      }
+      if (inner === null || names.length > 1) parts = writeChanges(given, '"e":{', '"f":[');
     }
-    writeChanges(given, "e", "f", parts);
   } else {
-    if (inner === null || inner.self === null || answer[INNER] !== inner.self) {
-      return `+${stringify(answer)}`;
-    }
+    const isOther = inner === null || inner.self === null || answer[INNER] !== inner.self;
+    if (isOther || typeof answer["toJSON"] === "function") return `+${stringify(answer)}`;
     const rest: Plain = {};
     for (const key of Object.keys(answer)) if (key !== INNER) put(rest, key, answer[key]);
-    parts.push(`"h":${stringify(rest)}`);
+    parts = `"h":${stringify(rest)}`;
   }
   if (inner !== null && inner.self !== null) {
-    if (inner.isSettled || typeof inner.self["toJSON"] === "function") {
-      const text = stringify(inner.self);
-      if (text !== undefined) parts.push(`"w":${text}`);
-      else return `+${stringify(answer)}`;
-    } else writeChanges(inner, "p", "q", parts);
+    let text = "";
+    if (inner.isSettled || writesItself(inner)) {
+      const whole = stringify(inner.self);
+      if (whole === undefined) return `+${stringify(answer)}`;
+      text = `"w":${whole}`;
+    } else if (inner.names !== null) text = writeChanges(inner, '"p":{', '"q":[');
+    if (text !== "") parts = parts === "" ? text : `${parts},${text}`;
   }
-  return parts.length === 0 ? "=" : `~{${parts.join(",")}}`;
+  return parts === "" ? "=" : `~{${parts}}`;
 }
 
-function writeChanges(lazy: LazyObject, set: string, gone: string, parts: string[]): void {
-  const { changes, read, shape } = lazy;
-  if (changes === null && read === null) return;
+/** What was touched and differs, as JSON without the outer brackets. */
+function writeChanges(
+  { names, values, place, inner }: LazyObject,
+  set: string,
+  gone: string,
+): string {
+  if (names === null || values === null) return "";
+  const { slots } = place[SHAPE];
   let setTexts = "";
   let goneTexts = "";
-  const write = (key: PropertyKey, value: unknown): void => {
-    const slot = shape.slots.get(key as string);
-    const text = value === GONE ? undefined : stringify(value);
+  for (let at = 0; at < names.length; at += 1) {
+    const key = names[at] as string;
+    if (inner !== null && key === INNER) continue;
+    const value = values[at];
+    const slot = slots.get(key);
+    let text: string | undefined;
+    if (value === GONE) text = undefined;
+    else if (value === true || value === false) text = value ? "true" : "false";
+    else text = stringify(value);
     if (text === undefined) {
-      if (slot === undefined) return;
-      goneTexts += goneTexts === "" ? stringify(key) : `,${stringify(key)}`;
-    } else if (slot === undefined || text !== textOfSlot(lazy, slot)) {
-      setTexts += `${setTexts === "" ? "" : ","}${stringify(key)}:${text}`;
-    }
-  };
-  if (changes !== null) {
-    for (const [key, value] of changes) if (key !== INNER || lazy.inner === null) write(key, value);
-  }
-  if (read !== null) {
-    for (const [key, value] of read) {
-      const isOther = key === INNER && lazy.inner !== null;
-      if (!isOther && (changes === null || !changes.has(key))) write(key, value);
+      if (slot === undefined) continue;
+      goneTexts = goneTexts === "" ? stringify(key) : `${goneTexts},${stringify(key)}`;
+    } else if (slot === undefined || text !== textOfSlot(place, slot)) {
+      const name = slot === undefined ? keyText(key) : literalOf(place, slot);
+      setTexts = setTexts === "" ? name + text : `${setTexts},${name}${text}`;
     }
   }
-  if (setTexts !== "") parts.push(`"${set}":{${setTexts}}`);
-  if (goneTexts !== "") parts.push(`"${gone}":[${goneTexts}]`);
+  const sets = setTexts === "" ? "" : `${set}${setTexts}}`;
+  if (goneTexts === "") return sets;
+  return sets === "" ? `${gone}${goneTexts}]` : `${sets},${gone}${goneTexts}]`;
+}
+
+/** The key of a slot as it stands in the text, with its colon. */
+function literalOf(place: Place, slot: number): string {
+  const end = startOf(place, slot);
+  return place[LINE].substring(end - (place[SHAPE].lengths[slot] as number), end);
+}
+
+/** Keys that were added, as JSON with a colon: transformations add the same ones again and again. */
+const keyTexts = new Map<string, string>();
+const MAX_KEY_TEXTS = 200;
+
+function keyText(key: string): string {
+  const known = keyTexts.get(key);
+  if (known !== undefined) return known;
+  const text = `${stringify(key)}:`;
+  if (keyTexts.size < MAX_KEY_TEXTS) keyTexts.set(key, text);
+  return text;
 }
