@@ -56,6 +56,7 @@ import { createEventDefinitions } from "./event-definitions/event-definitions.ts
 import { cohortsUsingEvent, flagsUsingEvent } from "./event-definitions/event-uses.ts";
 import { propertyDefinitionRoutes } from "./event-definitions/property-definitions.routes.ts";
 import { createPropertyDefinitions } from "./event-definitions/property-definitions.ts";
+import { createAppendCaptured } from "./events/append-captured.ts";
 import { captureRoutes } from "./events/capture.routes.ts";
 import { captureV1Routes } from "./events/capture-v1.routes.ts";
 import { deadLetterRoutes } from "./events/dead-letters.routes.ts";
@@ -72,16 +73,20 @@ import {
 import {
   countCaptures,
   countPreparations,
+  showLanes,
   showLogBytes,
   showPositions,
 } from "./events/ingestion-metrics.ts";
 import { ingestionWarningRoutes } from "./events/ingestion-warnings.routes.ts";
 import { createIngestionWarnings } from "./events/ingestion-warnings.ts";
+import { type Lanes, startLanes } from "./events/lanes.ts";
 import { liveEventRoutes } from "./events/live-events.routes.ts";
 import { createLiveEvents } from "./events/live-events.ts";
+import { createPendingLanes } from "./events/pending-lanes.ts";
 import { createPendingPersons } from "./events/pending-persons.ts";
 import { propertyValuesRoutes } from "./events/property-values.routes.ts";
 import { createPropertyValues } from "./events/property-values.ts";
+import { reachNow } from "./events/reach-now.ts";
 import { receiptRoutes } from "./events/receipts.routes.ts";
 import { createRecentEvents } from "./events/recent-events.ts";
 import { createRefusals } from "./events/refusals.ts";
@@ -201,6 +206,8 @@ export async function composeService(
 const MAX_REFUSALS = 100_000;
 /** How long a calculation of cohorts waits for captured events. */
 const MAX_CATCHING_UP_MS = 5_000;
+/** How long whoever asks for persons waits for the transformations of their project. */
+const MAX_LANE_WAIT_MS = 2_000;
 
 async function compose(
   config: Config,
@@ -309,7 +316,18 @@ async function compose(
     },
   });
   opened.push(() => log.close());
-  const pendingPersons = createPendingPersons({ distinctIdsOf: persons.distinctIdsOf });
+  const { distinctIdsOf } = persons;
+  const pendingPersons = createPendingLanes({
+    log: createPendingPersons({ distinctIdsOf }),
+    createForLane: () => createPendingPersons({ distinctIdsOf }),
+  });
+  let lanes: Lanes | undefined;
+  const append = createAppendCaptured({
+    log,
+    pendingPersons,
+    isAtWork: (projectId) => transformationsAtWork.isAtWork(projectId),
+    onLane: (projectId) => lanes?.wake(projectId),
+  });
   const definitionRecorder = await startDefinitionRecorder({
     sightings: createSightingStore(database, { newUuid }),
     events,
@@ -375,12 +393,7 @@ async function compose(
     jobs: transformationJobs,
     places: geoIp,
     persons,
-    capture: async (captured) => {
-      const positions = await log.append(captured);
-      pendingPersons.add(
-        captured.map((event, index) => ({ position: positions[index] ?? Number.NaN, event })),
-      );
-    },
+    capture: append,
     warnings,
     disableFailing: transformationConfigs.disableFailing,
     isAllowed: ({ address }) => isNetworkOpen(address),
@@ -399,7 +412,6 @@ async function compose(
     events,
     geoIp,
     pendingPersons,
-    steps: [transformationsAtWork.step],
     logger,
     observer: tellPreparations(countPreparations(metrics), journalPreparations(warnings)),
     onPrepared: (rows) => {
@@ -412,24 +424,35 @@ async function compose(
     },
   });
   opened.push(() => worker.close());
+  lanes = startLanes({
+    ...{ log, geoIp, pendingPersons, logger },
+    steps: [transformationsAtWork.step],
+  });
+  opened.push(() => lanes?.close());
   showPositions(metrics, async () => {
     const { persons, store } = worker.progress();
     return { captured: await log.end(), persons, stored: store };
   });
+  showLanes(metrics, log.lanes.waiting);
   showLogBytes(metrics, log.bytes);
 
   const personRecords = createPersonRecords(database, persons);
   const personFollower = followChanges({ records: personRecords, events, reportFault });
   opened.push(() => personFollower.close());
-  const caughtUp = async () => pendingPersons.caughtUp(await log.end());
+  /** Resolves once what a project captured by now is applied to its persons, or after a while. */
+  const caughtUp = async (projectId: number) => {
+    await log.lanes.passed(projectId, MAX_LANE_WAIT_MS);
+    await pendingPersons.caughtUp(await log.end());
+  };
+  /** Whether it is stored. */
+  const isStored = (projectId: number) => reachNow({ events, log }, projectId, MAX_CATCHING_UP_MS);
 
   const recentEvents = createRecentEvents();
   const captureDeps = {
     projects,
-    log,
+    append,
     events,
     recent: recentEvents,
-    pendingPersons,
     trustedProxies: config.trustedProxies,
     clock: now,
     newUuid,
@@ -441,8 +464,8 @@ async function compose(
     performers: events,
     backtracking,
     compiledFlags,
-    caughtUp: async () => {
-      await events.reached(await log.end(), MAX_CATCHING_UP_MS);
+    caughtUp: async (projectId) => {
+      await isStored(projectId);
     },
     clock: now,
     reportFault,
@@ -550,7 +573,7 @@ async function compose(
       audience,
       compiledFlags,
       compile,
-      caughtUp: async () => pendingPersons.caughtUp(await log.end()),
+      caughtUp,
       clock: now,
     });
     const flagCohorts = createFlagCohorts({ reach, flags, cohorts, clock: now, reportFault });
@@ -569,7 +592,7 @@ async function compose(
       flags,
       flagCalls: events,
       decisionCounts,
-      caughtUp: async () => events.reached(await log.end(), MAX_CATCHING_UP_MS),
+      caughtUp: isStored,
       clock: now,
     });
     copyFlagRoutes(management, {
@@ -606,7 +629,7 @@ async function compose(
       measures: events,
       keepAnswers: createKeepAnswers({
         frozenAnswers: createFrozenAnswers(database),
-        caughtUp: async () => events.reached(await log.end(), MAX_CATCHING_UP_MS),
+        caughtUp: isStored,
         dataVersion: events.dataVersion,
         clock: now,
       }),
@@ -720,7 +743,7 @@ async function compose(
       accounts,
       clock: now,
     });
-    deadLetterRoutes(management, createDeadLetters({ events, log, pendingPersons }));
+    deadLetterRoutes(management, createDeadLetters({ events, log, append }));
     receiptRoutes(management, { events, log, refusals });
     ingestionWarningRoutes(management, { store: warningStore, warnings });
     liveEventRoutes(management, liveEvents);

@@ -21,7 +21,7 @@ export interface CohortCalculations {
 interface CalculationDeps extends Pick<CalculationTools, "store" | "performers" | "backtracking"> {
   readonly compiledFlags: Pick<CompiledFlags, "get" | "refresh">;
   /** Waits, not for long, until events captured so far are stored. */
-  readonly caughtUp: () => Promise<void>;
+  readonly caughtUp: (projectId: number) => Promise<void>;
   readonly clock: () => Date;
   readonly reportFault: (error: unknown, context: string) => void;
   /** How often cohorts of past behavior are calculated. */
@@ -94,7 +94,7 @@ export function startCohortCalculations(deps: CalculationDeps): CohortCalculatio
     const after = (minutes: number) => new Date(clock().getTime() + minutes * MINUTE_MS);
     try {
       await store.start(task);
-      await deps.caughtUp();
+      await deps.caughtUp(projectId);
       const snapshot = await compiledFlags.refresh(projectId);
       const cohort = snapshot.definitions.cohorts.find((one) => one.id === id);
       if (!cohort) throw new CalculationProblem("the cohort is gone");

@@ -112,6 +112,14 @@ async function openLetters(line: CommandLine): Promise<Letters> {
   }
 }
 
+/** No flag request comes while the service does not run. */
+const NOBODY_WAITS = {
+  add() {},
+  addToLane() {},
+  keptUp: () => undefined,
+  keptUpInLane: () => undefined,
+};
+
 /** Opens the folder; what is replayed is processed at the next start. */
 async function lettersOfFolder(line: CommandLine): Promise<Letters> {
   const { config } = line;
@@ -124,6 +132,10 @@ async function lettersOfFolder(line: CommandLine): Promise<Letters> {
     const { openDuckDbEvents } = await import("../engines/duckdb-events/duckdb-events.ts");
     const { openEmbeddedLog } = await import("../engines/embedded-log/embedded-log.ts");
     const { personsPosition } = await import("../engines/sql/person-lock.ts");
+    const { createTransformationConfigStore } = await import(
+      "../engines/sql/transformation-config-store.ts"
+    );
+    const { createAppendCaptured } = await import("../events/append-captured.ts");
     const { createDeadLetters } = await import("../events/dead-letters.ts");
     const paths = dataFolderPaths(config.data);
     const metadata = await metadataOf(config);
@@ -134,7 +146,15 @@ async function lettersOfFolder(line: CommandLine): Promise<Letters> {
       after: Math.max(await personsPosition(metadata.reads), await events.position()),
     });
     opened.push(() => log.close());
-    const letters = createDeadLetters({ events, log, pendingPersons: { add() {} } });
+    const configs = createTransformationConfigStore(metadata);
+    const projectsAtWork = new Set(await configs.projectsToRun());
+    const append = createAppendCaptured({
+      log,
+      pendingPersons: NOBODY_WAITS,
+      isAtWork: (projectId) => projectsAtWork.has(projectId),
+      onLane() {},
+    });
+    const letters = createDeadLetters({ events, log, append });
     const scope = line.options.project === undefined ? {} : { projectId: projectOf(line) };
     return {
       async *list() {

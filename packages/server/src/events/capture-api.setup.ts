@@ -14,9 +14,11 @@ import { createAccountStore } from "../engines/sql/account-store.ts";
 import { openTemporarySqlite } from "../engines/sql/sql-engines.contract.ts";
 import { createApp } from "../http/app.ts";
 import { publicApi } from "../http/public-api.ts";
+import { createAppendCaptured } from "./append-captured.ts";
 import { captureRoutes } from "./capture.routes.ts";
 import { captureV1Routes } from "./capture-v1.routes.ts";
 import { countCaptures } from "./ingestion-metrics.ts";
+import { createPendingLanes } from "./pending-lanes.ts";
 import { createPendingPersons } from "./pending-persons.ts";
 import { createRecentEvents } from "./recent-events.ts";
 
@@ -58,19 +60,21 @@ export async function openCaptureApi(options: { maxLogBytes?: number } = {}) {
     join(folder, "log.sqlite"),
     options.maxLogBytes === undefined ? {} : { maxFileBytes: options.maxLogBytes },
   );
-  const pendingPersons = createPendingPersons({ distinctIdsOf: async (_project, id) => [id] });
+  const createPending = () => createPendingPersons({ distinctIdsOf: async (_project, id) => [id] });
+  const pendingPersons = createPendingLanes({ log: createPending(), createForLane: createPending });
   const metrics = new Registry();
   const app = createApp({ logger: pino({ level: "silent" }) });
   const events = await openDuckDbEvents(join(folder, "events.duckdb"));
   let recent = createRecentEvents();
   const deps = {
     projects: createProjectsByToken({ accounts, now: Date.now }),
-    log,
+    append: createAppendCaptured({
+      ...{ log, pendingPersons, isAtWork: () => false, onLane() {} },
+    }),
     events,
     get recent() {
       return recent;
     },
-    pendingPersons,
     trustedProxies: [PROXY],
     clock: () => ARRIVAL,
     newUuid: v7,

@@ -20,10 +20,10 @@ import { isJsonObject, type Json, ownValue } from "@hedgerow/core/json";
 import { HOPS_PROPERTY } from "@hedgerow/core/transformations/plugin-event";
 import { type ProjectsByToken, requireProject } from "../accounts/projects-by-token.ts";
 import { Refusal } from "../http/errors.ts";
-import { type EventLog, LogUnavailable } from "./event-log.ts";
+import type { AppendCaptured } from "./append-captured.ts";
+import { LogUnavailable } from "./event-log.ts";
 import type { EventStore } from "./event-store.ts";
 import type { Sdk } from "./ingestion-warning-store.ts";
-import type { PendingPersons } from "./pending-persons.ts";
 import { isSameEvent, type RecentEvents } from "./recent-events.ts";
 import { sdkOfProperties } from "./sdk.ts";
 
@@ -46,10 +46,9 @@ export interface Origin {
 
 export interface CaptureDeps {
   readonly projects: ProjectsByToken;
-  readonly log: Pick<EventLog, "append">;
+  readonly append: AppendCaptured;
   readonly events: Pick<EventStore, "known">;
   readonly recent: RecentEvents;
-  readonly pendingPersons: Pick<PendingPersons, "add" | "keptUp">;
   readonly clock: () => Date;
   readonly newUuid: () => string;
   readonly observer: CaptureObserver;
@@ -250,20 +249,15 @@ function withoutHops(taken: Acceptance): Acceptance {
  * survive a crash. Rejects with {@link LogUnavailable}; nothing is stored then.
  */
 export async function store(
-  { log, pendingPersons, observer, recent }: CaptureDeps,
+  { append, observer, recent }: CaptureDeps,
   { outcomes }: Examined,
   from: Origin,
 ): Promise<void> {
   const events: CapturedEvent[] = [];
   for (const { taken, repeated } of outcomes) if (taken && !repeated) events.push(taken.event);
   if (events.length > 0) {
-    const positions = await log.append(events);
+    const { keptUp } = await append(events);
     for (const event of events) recent.add(from.projectId, event);
-    // Before the answer: whoever has it may ask for flags and must find what was captured.
-    pendingPersons.add(
-      events.map((event, index) => ({ position: positions[index] ?? Number.NaN, event })),
-    );
-    const keptUp = pendingPersons.keptUp(positions.at(-1) ?? 0);
     if (keptUp) await keptUp;
     observer.captured(events.length);
   }

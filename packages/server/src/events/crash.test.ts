@@ -1,20 +1,32 @@
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
-import { modelPersons, USERS } from "./numbered-events.setup.ts";
+import {
+  isDropped,
+  isEchoed,
+  modelPersons,
+  numberedEvent,
+  transformNumbered,
+  USERS,
+} from "./numbered-events.setup.ts";
 import { temporaryPipeline } from "./pipeline.setup.ts";
+import type { DeadlyCall } from "./pipeline-process.setup.ts";
 
 /** More of them take minutes: set the variable to 20 before a release. */
 const ROUNDS = Number(process.env.HEDGEROW_CRASH_ROUNDS ?? 5);
 
 /** A call of the worker after which its process dies before anybody hears of it. */
-type Death = readonly [after: "applyEvents" | "insert" | "release", at: number];
+type Death = readonly [after: DeadlyCall, at: number];
+
+/** Whether the events pass a step in the lane of their project. */
+type Mode = "plain" | "lanes";
 
 /** Runs the capturing process until it is killed, answers up to which number it acknowledged. */
 async function captureUntilKilled(given: {
   folder: string;
   projectId: number;
   first: number;
+  mode: Mode;
   /** Some time after its first acknowledgement, or by itself. */
   death: { afterMs: number } | Death;
 }): Promise<number> {
@@ -24,7 +36,7 @@ async function captureUntilKilled(given: {
     process.execPath,
     [
       ...["--import", "tsx", "--conditions=source", script],
-      ...[given.folder, String(given.projectId), String(given.first)],
+      ...[given.folder, String(given.projectId), String(given.first), given.mode],
       ...("afterMs" in death ? [] : death.map(String)),
     ],
     { stdio: ["ignore", "pipe", "inherit"] },
@@ -44,7 +56,10 @@ async function captureUntilKilled(given: {
 }
 
 /** Captures in one process after the other, each killed in its own way, and looks at what is stored. */
-async function expectEachOnce(deaths: readonly ({ afterMs: number } | Death)[]): Promise<void> {
+async function expectEachOnce(
+  deaths: readonly ({ afterMs: number } | Death)[],
+  mode: Mode = "plain",
+): Promise<void> {
   const pipeline = temporaryPipeline();
   const { folder } = pipeline;
   const stores = await pipeline.openStores();
@@ -54,27 +69,47 @@ async function expectEachOnce(deaths: readonly ({ afterMs: number } | Death)[]):
   const acknowledged: number[] = [];
   let first = 0;
   for (const death of deaths) {
-    const upTo = await captureUntilKilled({ folder, projectId, first, death });
+    const upTo = await captureUntilKilled({ folder, projectId, first, mode, death });
     for (let number = first; number < upTo; number++) acknowledged.push(number);
     // Events of the last, unanswered requests may be there too: others take their numbers up.
     first = upTo + 1000;
   }
   expect(acknowledged.length).toBeGreaterThan(0);
 
-  const run = await pipeline.start();
+  const run = await pipeline.start(mode === "lanes" ? { steps: [transformNumbered] } : {});
   await run.settle();
   const stored: number[] = [];
+  const echoes: number[] = [];
   for (let offset = 0; ; offset += 1000) {
     const query = { projectId, limit: 1000, offset, order: "oldest-first" } as const;
     const { events, hasMore } = await run.events.events(query);
     for (const { properties, personId } of events) {
+      if (typeof properties.echoOf === "number") {
+        echoes.push(properties.echoOf);
+        continue;
+      }
       stored.push(properties.number as number);
+      expect(properties.passed ?? false).toBe(mode === "lanes");
       expect(personId).toMatch(/^[0-9a-f-]{36}$/);
     }
     if (!hasMore) break;
   }
   expect(new Set(stored).size).toBe(stored.length);
   const missing = new Set(acknowledged);
+  if (mode === "lanes") {
+    expect(echoes.toSorted((a, b) => a - b)).toEqual(
+      stored.filter(isEchoed).toSorted((a, b) => a - b),
+    );
+    for (const number of acknowledged.filter(isDropped)) {
+      const { uuid } = numberedEvent(projectId, number);
+      expect(await run.events.receipt(projectId, uuid)).toMatchObject({
+        outcome: "dropped",
+        by: "transform",
+      });
+      missing.delete(number);
+    }
+    expect(stored.filter(isDropped)).toEqual([]);
+  }
   for (const number of stored) missing.delete(number);
   expect([...missing]).toEqual([]);
   expect(await run.events.deadLetters({ limit: 10 })).toEqual([]);
@@ -109,6 +144,31 @@ describe("a process killed at random moments under load", () => {
     () =>
       expectEachOnce(Array.from({ length: ROUNDS }, () => ({ afterMs: 20 + Math.random() * 700 }))),
     60_000 + ROUNDS * 20_000,
+  );
+});
+
+describe("a process killed at random moments while events pass in lanes", () => {
+  it(
+    "[PI-50] has stored or dropped every acknowledged event exactly once, in order, with its persons and with what was captured beside it",
+    () =>
+      expectEachOnce(
+        Array.from({ length: ROUNDS }, () => ({ afterMs: 20 + Math.random() * 700 })),
+        "lanes",
+      ),
+    60_000 + ROUNDS * 20_000,
+  );
+
+  it(
+    "[PI-81] also where nobody heard that a lane has passed",
+    () =>
+      expectEachOnce(
+        [
+          ["pass", 1],
+          ["pass", 4],
+        ],
+        "lanes",
+      ),
+    180_000,
   );
 });
 

@@ -17,7 +17,7 @@ describe("dead letters", () => {
   beforeEach(async () => {
     isBroken = true;
     run = await pipeline.start({
-      steps: () => [
+      steps: [
         eventStep({
           name: "fragile",
           run: ({ event }) => {
@@ -110,11 +110,8 @@ describe("dead letters", () => {
     await capture("bad 1");
     const full = createDeadLetters({
       ...run,
-      log: {
-        end: () => run.log.end(),
-        append: async () => {
-          throw new LogUnavailable("full", { retryAfterSeconds: 1 });
-        },
+      append: async () => {
+        throw new LogUnavailable("full", { retryAfterSeconds: 1 });
       },
     });
     await expect(full.replay("all", projectId)).rejects.toMatchObject({ code: "unavailable" });

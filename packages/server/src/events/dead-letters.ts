@@ -1,12 +1,12 @@
 import { Refusal } from "../http/errors.ts";
+import type { AppendCaptured } from "./append-captured.ts";
 import { type EventLog, LogUnavailable } from "./event-log.ts";
 import type { DeadLetter, DeadLetterQuery, EventStore } from "./event-store.ts";
-import type { PendingPersons } from "./pending-persons.ts";
 
 export interface DeadLetterDeps {
   readonly events: Pick<EventStore, "deadLetters" | "deadLetter" | "removeDeadLetters">;
-  readonly log: Pick<EventLog, "append" | "end">;
-  readonly pendingPersons: Pick<PendingPersons, "add">;
+  readonly log: Pick<EventLog, "end">;
+  readonly append: AppendCaptured;
 }
 
 /** Which letters: by position in the log or by uuid of their event, or all there are. */
@@ -35,14 +35,11 @@ export interface DeadLetters {
 const LETTERS_PER_TURN = 100;
 
 /** {@link DeadLetters} over the store. */
-export function createDeadLetters({ events, log, pendingPersons }: DeadLetterDeps): DeadLetters {
+export function createDeadLetters({ events, log, append }: DeadLetterDeps): DeadLetters {
   /** In this order: what dies in between is captured twice at worst, and stored once by its uuid. */
   async function captureAgain(letters: readonly DeadLetter[]): Promise<void> {
     if (letters.length === 0) return;
-    const positions = await log.append(letters.map(({ event }) => event));
-    pendingPersons.add(
-      letters.map(({ event }, index) => ({ position: positions[index] ?? Number.NaN, event })),
-    );
+    await append(letters.map(({ event }) => event));
     await events.removeDeadLetters(letters.map(({ position }) => position));
   }
 

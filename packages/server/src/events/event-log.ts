@@ -85,6 +85,9 @@ export interface LogLanes {
   /** How many events wait on the disk, by project; without those of which none do. */
   waiting(): ReadonlyMap<number, number>;
 
+  /** The last place of a lane that has passed; 0 where none has. */
+  begin(projectId: number): number;
+
   /** Place of the newest event of a lane; 0 where there never was any. */
   end(projectId: number): number;
 
@@ -92,8 +95,8 @@ export interface LogLanes {
   append(projectId: number, events: readonly CapturedEvent[]): Promise<readonly number[]>;
 
   /**
-   * The next events of a lane after a place, as {@link EventLog.read} gives them, but at once: of an
-   * empty batch, `end` is the place of the lane's newest.
+   * The next events of a lane after a place, as {@link EventLog.read} gives them, but at once. What has
+   * passed is not there. Where there is nothing after the place, the batch ends at it.
    */
   read(projectId: number, after: number, limit: number): LogBatch;
 

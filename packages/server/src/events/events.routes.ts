@@ -3,7 +3,6 @@ import type { App } from "../http/app.ts";
 import { access, projectOf } from "../http/management-api.ts";
 import { OpenListOf, openListAnswer, pageOf } from "../http/pagination.ts";
 import type { PersonRecords } from "../persons/person-records.ts";
-import type { EventLog } from "./event-log.ts";
 import type { EventStore } from "./event-store.ts";
 import {
   Event,
@@ -13,6 +12,7 @@ import {
   wireEvent,
 } from "./events.schemas.ts";
 import { createEvents } from "./events.ts";
+import type { ReachNowDeps } from "./reach-now.ts";
 
 const EVENTS = "/api/projects/:project_id/events";
 const tags = ["events"];
@@ -26,7 +26,7 @@ export function eventRoutes(
     ...stores
   }: {
     events: Pick<EventStore, "events" | "count" | "reached">;
-    log: Pick<EventLog, "end">;
+    log: ReachNowDeps["log"];
     persons: Pick<PersonRecords, "byUuids">;
     clock: () => Date;
     backtracking: BacktrackingPatterns;

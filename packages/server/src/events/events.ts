@@ -1,6 +1,5 @@
 import { Refusal } from "../http/errors.ts";
 import type { ListedPerson, PersonRecords } from "../persons/person-records.ts";
-import type { EventLog } from "./event-log.ts";
 import {
   type EventPage,
   type EventQuery,
@@ -8,6 +7,7 @@ import {
   QueryTooLong,
   type StoredEvent,
 } from "./event-store.ts";
+import { type ReachNowDeps, reachNow } from "./reach-now.ts";
 
 /** An event together with whom it belongs to now; `null` for ids without a stored person. */
 export interface EventOfPerson {
@@ -40,7 +40,7 @@ export function createEvents({
   persons,
 }: {
   events: Pick<EventStore, "events" | "count" | "reached">;
-  log: Pick<EventLog, "end">;
+  log: ReachNowDeps["log"];
   persons: Pick<PersonRecords, "byUuids">;
 }): Events {
   async function pageOf(query: EventQuery): Promise<EventPage> {
@@ -63,7 +63,7 @@ export function createEvents({
   }
 
   async function find(query: EventQuery): Promise<FoundEvents> {
-    await events.reached(await log.end(), MAX_WAIT_MS);
+    await reachNow({ events, log }, query.projectId, MAX_WAIT_MS);
     const page = await pageOf(query);
     const uuids = new Set(page.events.map(({ personId }) => personId));
     const personOf = await persons.byUuids(query.projectId, [...uuids]);

@@ -109,6 +109,31 @@ export function showPositions(
   });
 }
 
+/** How many events wait for the transformations of their projects. */
+export function showLanes(registry: Registry, waiting: () => ReadonlyMap<number, number>): void {
+  const registers = [registry];
+  const sums = () => {
+    const counts = [...waiting().values()];
+    return { events: counts.reduce((sum, count) => sum + count, 0), projects: counts.length };
+  };
+  new Gauge({
+    name: "hedgerow_transformation_lag_events",
+    help: "Captured events that are not through the transformations of their project yet.",
+    registers,
+    collect() {
+      this.set(sums().events);
+    },
+  });
+  new Gauge({
+    name: "hedgerow_transformation_lag_projects",
+    help: "Projects of which any event is not through its transformations yet.",
+    registers,
+    collect() {
+      this.set(sums().projects);
+    },
+  });
+}
+
 /** How much of its disk the log takes. */
 export function showLogBytes(registry: Registry, bytes: () => Promise<number>): void {
   new Gauge({

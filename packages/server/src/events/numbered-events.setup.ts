@@ -1,6 +1,7 @@
 import type { CapturedEvent } from "@hedgerow/core/events/event";
 import type { Json } from "@hedgerow/core/json";
 import { sampleEvent } from "./event-log.contract.ts";
+import { eventStep } from "./steps/step.ts";
 
 /** Whom the numbered events are about in the end. */
 export const USERS = 7;
@@ -48,6 +49,28 @@ function whatHappens(number: number): Pick<CapturedEvent, "event" | "distinctId"
     }
   }
 }
+
+/** Numbers whose events the step below drops, and those beside whose events it captures another. */
+export const isDropped = (number: number) => number % 13 === 7;
+export const isEchoed = (number: number) => number % 11 === 5 && !isDropped(number);
+
+/**
+ * What transformations do, for the lanes of pipelines: of numbered events it drops some, captures
+ * echoes beside others, which have random uuids and so tell doubled ones, and marks all.
+ */
+export const transformNumbered = eventStep({
+  name: "transform",
+  run({ event }) {
+    const { number } = event.properties;
+    if (typeof number !== "number") return { kind: "keep", event };
+    if (isDropped(number)) return { kind: "drop", reason: "one of thirteen" };
+    const { projectId } = event;
+    const properties = { echoOf: number, $process_person_profile: false };
+    const echo = sampleEvent({ projectId, event: "echo", distinctId: "echo", properties });
+    const changed = { ...event, properties: { ...event.properties, passed: true } };
+    return { kind: "keep", event: changed, ...(isEchoed(number) && { captured: [echo] }) };
+  },
+});
 
 /** The persons that some numbered events make when one is applied after the other. */
 export function modelPersons(numbers: readonly number[]): ReadonlyMap<string, ModelPerson> {

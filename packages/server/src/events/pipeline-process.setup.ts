@@ -1,17 +1,17 @@
-import { numberedEvent } from "./numbered-events.setup.ts";
+import { numberedEvent, transformNumbered } from "./numbered-events.setup.ts";
 import { type Around, temporaryPipeline } from "./pipeline.setup.ts";
 
 /**
  * A process that captures for the crash test until it is killed: events numbered from a given one
  * on, some of them twice. Says on standard output up to which number events are acknowledged.
- * Arguments: folder, project, first number; then, perhaps, a call after which it kills itself, and
- * the how-manieth.
+ * Arguments: folder, project, first number, and `lanes` where the events pass a step in their lane;
+ * then, perhaps, a call after which it kills itself, and the how-manieth.
  */
-const [folder, project, first, killAfter, killAt] = process.argv.slice(2);
+const [folder, project, first, mode, killAfter, killAt] = process.argv.slice(2);
 const projectId = Number(project);
 
 /** Calls of the worker that change something, by where they stand on an event's way. */
-export type DeadlyCall = "applyEvents" | "insert" | "release";
+export type DeadlyCall = "pass" | "applyEvents" | "insert" | "release";
 
 let calls = 0;
 
@@ -34,7 +34,11 @@ const around: Around = {
   events: (real) => ({ ...real, insert: deadly("insert", real.insert) }),
   log: (real) => ({ ...real, release: deadly("release", real.release) }),
 };
-const run = await temporaryPipeline(folder).start(around, { storeEveryMs: 20 });
+const pipeline = temporaryPipeline(folder);
+const { lanes } = (await pipeline.openStores()).log;
+lanes.pass = deadly("pass", lanes.pass);
+const steps = mode === "lanes" ? [transformNumbered] : [];
+const run = await pipeline.start({ ...around, steps }, { storeEveryMs: 20 });
 
 async function capture(from: number, to: number): Promise<void> {
   await run.append(

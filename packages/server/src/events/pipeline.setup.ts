@@ -1,20 +1,27 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { CapturedEvent } from "@hedgerow/core/events/event";
 import type { JsonObject } from "@hedgerow/core/json";
 import { openDuckDbEvents } from "../engines/duckdb-events/duckdb-events.ts";
 import { openEmbeddedLog } from "../engines/embedded-log/embedded-log.ts";
 import { createPersonStore } from "../engines/sql/person-store.ts";
 import { projectsAndUsers } from "../engines/sql/projects-and-users.setup.ts";
 import { openSqlite } from "../engines/sql/sqlite.ts";
+import { createAppendCaptured } from "./append-captured.ts";
+import { type Lanes, startLanes } from "./lanes.ts";
+import { createPendingLanes } from "./pending-lanes.ts";
 import { createPendingPersons } from "./pending-persons.ts";
+import type { Step } from "./steps/step.ts";
 import { startWorker, type Worker, type WorkerDeps } from "./worker.ts";
 
 /** What a test may put in the place of a part, around the real one. */
 export type Around = Partial<{
   [Part in keyof WorkerDeps]: (real: WorkerDeps[Part]) => WorkerDeps[Part];
-}>;
+}> & {
+  /** Steps that events of these projects take, of all projects unless told otherwise. */
+  readonly steps?: readonly Step[];
+  readonly isAtWork?: (projectId: number) => boolean;
+};
 
 /** Places that no address has; for tests that look at other things. */
 export const NOWHERE = { lookup: (): JsonObject => ({}) };
@@ -27,6 +34,7 @@ export const NOWHERE = { lookup: (): JsonObject => ({}) };
 export function temporaryPipeline(folder = mkdtempSync(join(tmpdir(), "hedgerow-pipeline-"))) {
   let opened: ReturnType<typeof openAll> | undefined;
   let worker: Worker | undefined;
+  let lanes: Lanes | undefined;
 
   async function openAll() {
     const database = await openSqlite(join(folder, "metadata.sqlite"));
@@ -51,6 +59,8 @@ export function temporaryPipeline(folder = mkdtempSync(join(tmpdir(), "hedgerow-
   }
 
   async function stopWorker(): Promise<void> {
+    await lanes?.close();
+    lanes = undefined;
     await worker?.close();
     worker = undefined;
   }
@@ -68,7 +78,12 @@ export function temporaryPipeline(folder = mkdtempSync(join(tmpdir(), "hedgerow-
   async function start(around: Around = {}, timing: WorkerDeps["timing"] = {}) {
     const stores = await openStores();
     const logged: string[] = [];
-    const pendingPersons = createPendingPersons({ distinctIdsOf: stores.persons.distinctIdsOf });
+    const { distinctIdsOf } = stores.persons;
+    const pendingPersons = createPendingLanes({
+      log: createPendingPersons({ distinctIdsOf }),
+      createForLane: () => createPendingPersons({ distinctIdsOf }),
+    });
+    const { steps = [], isAtWork = () => steps.length > 0 } = around;
     const counts = { dropped: 0, setAside: 0, warnings: [] as string[] };
     const real: WorkerDeps = {
       ...stores,
@@ -90,25 +105,31 @@ export function temporaryPipeline(folder = mkdtempSync(join(tmpdir(), "hedgerow-
       ...(around.events && { events: around.events(real.events) }),
       ...(around.log && { log: around.log(real.log) }),
       ...(around.geoIp && { geoIp: around.geoIp(real.geoIp) }),
-      ...(around.steps && { steps: around.steps(real.steps) ?? [] }),
       ...(around.onStored && { onStored: around.onStored(real.onStored) ?? (() => {}) }),
     };
     worker = await startWorker(deps);
+    lanes = startLanes({
+      ...{ log: stores.log, geoIp: deps.geoIp, steps, pendingPersons, logger: real.logger },
+      timing: { retryMs: 1, longestRetryMs: 10 },
+    });
+    const append = createAppendCaptured({
+      ...{ log: stores.log, pendingPersons, isAtWork },
+      onLane: (projectId) => lanes?.wake(projectId),
+    });
     return {
       ...stores,
       pendingPersons,
       logged,
       counts,
-      /** Appends as capture does. */
-      async append(events: readonly CapturedEvent[]) {
-        const positions = await stores.log.append(events);
-        pendingPersons.add(
-          events.map((event, index) => ({ position: positions[index] ?? Number.NaN, event })),
-        );
-        return positions;
-      },
+      append,
       /** Waits until everything appended so far is stored. */
       async settle() {
+        const { lanes: held } = stores.log;
+        for (const [projectId] of held.waiting()) {
+          // What was captured meanwhile stands there too.
+          while ((await held.passed(projectId, 45_000)) === true);
+          if (held.waiting().has(projectId)) throw new Error("a lane did not get to its end");
+        }
         if (!(await stores.events.reached(await stores.log.end(), 45_000))) {
           throw new Error("the pipeline did not get to the end");
         }

@@ -3,7 +3,7 @@ import type { PersonOutcome, PersonStore } from "../persons/person-store.ts";
 import { StoreUnavailable } from "../platform/store-unavailable.ts";
 import type { DeadLetter, DroppedEvent, EventBatch, EventRow, PersonMerge } from "./event-store.ts";
 import { createGroupKeys } from "./group-keys.ts";
-import { runSteps, type Step, type StepsOutcome, type StepsRun } from "./steps/step.ts";
+import { runSteps, type Step } from "./steps/step.ts";
 
 /** Told what becomes of events on their way to the stores; for counters. */
 export interface PreparationObserver {
@@ -18,9 +18,8 @@ export interface PreparationDeps {
   readonly steps: readonly Step[];
   readonly logger: { error(fields: object, message: string): void };
   readonly observer: PreparationObserver;
-  readonly stepsRun: StepsRun;
-  /** Takes what steps capture; resolves once that would survive a crash. */
-  readonly capture: (events: readonly CapturedEvent[]) => Promise<void>;
+  /** Longest that a step may take for an event; batches have longer. */
+  readonly stepLimitMs: number;
 }
 
 /** Consecutive entries of the log, not empty. */
@@ -40,11 +39,11 @@ interface KeptEntry extends LoggedEvent {
   readonly changedBy: readonly string[];
 }
 
-/** A run after the steps. */
+/** A run after the steps: its own, and those that some events took before, in their lane. */
 interface StepResults {
   readonly kept: readonly KeptEntry[];
   readonly drops: readonly DroppedEvent[];
-  /** What the uuids tell that steps replaced by others. */
+  /** What the uuids tell that were replaced by others. */
   readonly renames: readonly DroppedEvent[];
   readonly deadLetters: readonly DeadLetter[];
 }
@@ -64,44 +63,43 @@ export interface RunPreparation {
 
 /** A {@link RunPreparation} that tells its observer and log once for each outcome that lasts. */
 export function createRunPreparation(deps: PreparationDeps): RunPreparation {
-  const { persons, steps, logger, observer } = deps;
+  const { persons, steps, stepLimitMs, logger, observer } = deps;
   const groupKeysOf = createGroupKeys((projectId) => persons.groupTypes(projectId));
-  /** By position, of entries that have passed the steps but not what follows: they do not pass again. */
-  const passed = new Map<number, StepsOutcome>();
 
-  /** Steps run once for an entry, however often what follows is tried. */
   async function runThroughSteps(entries: readonly LoggedEvent[]): Promise<StepResults> {
-    const fresh = entries.filter(({ position }) => !passed.has(position));
-    const outcomes = await runSteps(steps, fresh, deps.stepsRun);
-    const captured = outcomes.flatMap((one) => (one.kind === "dead-letter" ? [] : one.captured));
-    // Before anything becomes of the events: the run would not be repeated after a crash.
-    if (captured.length > 0 && !deps.stepsRun.isRepeated) await deps.capture(captured);
-    for (const [index, { position }] of fresh.entries()) {
-      passed.set(position, outcomes[index] as StepsOutcome);
-    }
+    const fresh = entries.filter(({ passage }) => !passage);
+    const outcomes = await runSteps(steps, fresh, { limitMs: stepLimitMs, whenDurable() {} });
+    let next = 0;
     const kept: KeptEntry[] = [];
     const deadLetters: DeadLetter[] = [];
     const drops: DroppedEvent[] = [];
     const renames: DroppedEvent[] = [];
-    for (const { position, event } of entries) {
-      const outcome = passed.get(position);
-      switch (outcome?.kind) {
+    for (const entry of entries) {
+      const { position, event } = entry;
+      const passage = entry.passage ?? outcomes[next++];
+      switch (passage?.kind) {
         case "keep":
-          kept.push({ ...outcome.entry, changedBy: outcome.changedBy });
-          if (outcome.entry.event.uuid !== event.uuid) {
-            const { projectId, uuid } = event;
-            const by = outcome.changedBy.join(", ");
-            const reason = `It goes on with the uuid ${outcome.entry.event.uuid}.`;
-            renames.push({ position, projectId, uuid, by, reason });
+          kept.push({ ...passage.entry, changedBy: passage.changedBy });
+          break;
+        case "kept": {
+          const { changedBy, renamedFrom } = passage;
+          kept.push({ ...entry, changedBy });
+          if (renamedFrom !== undefined) {
+            const reason = `It goes on with the uuid ${event.uuid}.`;
+            const by = changedBy.join(", ");
+            renames.push({ position, projectId: event.projectId, uuid: renamedFrom, by, reason });
           }
           break;
-        case "drop": {
-          const { by, reason } = outcome;
+        }
+        case "drop":
+        case "dropped": {
+          const { by, reason } = passage;
           drops.push({ position, projectId: event.projectId, uuid: event.uuid, by, reason });
           break;
         }
         case "dead-letter":
-          deadLetters.push({ position, event, reason: outcome.reason });
+        case "set-aside":
+          deadLetters.push({ position, event, reason: passage.reason });
       }
     }
     return { kept, drops, renames, deadLetters };
@@ -133,7 +131,6 @@ export function createRunPreparation(deps: PreparationDeps): RunPreparation {
       logger.error({ position, uuid, projectId, reason }, "an event was set aside");
       observer.setAside();
     }
-    for (const { position } of entries) passed.delete(position);
     const told = [...drops, ...renames];
     const end = entries.at(-1)?.position ?? after;
     return { after, rows, merges, drops: told, deadLetters, end };

@@ -32,7 +32,7 @@ beforeAll(async () => {
   ];
   const batch = { rows, merges: [], drops: [], deadLetters: [], end: position };
   await events.insert(batch);
-  const log = { end: async () => position };
+  const log = { end: async () => position, lanes: { passed: () => undefined } };
   managementApi(
     app,
     async () => ({ project: { id: 1 }, user: {}, key: {}, memberships: [] }) as never,

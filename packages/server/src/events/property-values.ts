@@ -1,8 +1,8 @@
 import { encodeJson } from "@hedgerow/core/exact-json";
 import { type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
 import { Refusal } from "../http/errors.ts";
-import type { EventLog } from "./event-log.ts";
 import { type EventStore, QueryTooLong } from "./event-store.ts";
+import { type ReachNowDeps, reachNow } from "./reach-now.ts";
 
 export interface PropertyValuesQuery {
   readonly projectId: number;
@@ -30,11 +30,11 @@ export function createPropertyValues({
   clock,
 }: {
   events: Pick<EventStore, "events" | "reached">;
-  log: Pick<EventLog, "end">;
+  log: ReachNowDeps["log"];
   clock: () => Date;
 }): PropertyValues {
   return async ({ projectId, property, eventNames, search }) => {
-    await events.reached(await log.end(), MAX_WAIT_MS);
+    await reachNow({ events, log }, projectId, MAX_WAIT_MS);
     const wanted = search.toLowerCase();
     const valuesOf = (properties: JsonObject) =>
       partsOf(ownValue(properties, property)).filter((value) =>

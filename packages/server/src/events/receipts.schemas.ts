@@ -104,7 +104,10 @@ function outcomeOf(receipt: ReceiptAnswer["receipt"]) {
       return { outcome: "refused" as const, at: wireInstant(at), code, reason };
     }
     case "queued":
-      return { outcome: "queued" as const, position: receipt.position };
+      return {
+        outcome: "queued" as const,
+        ...(receipt.position !== null && { position: receipt.position }),
+      };
     case "deleted":
       return { outcome: "deleted" as const };
   }

@@ -1,5 +1,6 @@
 import type { EventLog } from "./event-log.ts";
 import type { EventReceipt, EventStore } from "./event-store.ts";
+import { reachNow } from "./reach-now.ts";
 import type { RefusedSendings } from "./refusal-store.ts";
 import type { Refusals } from "./refusals.ts";
 
@@ -13,8 +14,8 @@ export type FullReceipt =
       readonly code: string;
       readonly reason: string;
     }
-  /** Durable in the log, not stored yet. */
-  | { readonly outcome: "queued"; readonly position: number }
+  /** Durable in the log, not stored yet; without a position while it waits for transformations. */
+  | { readonly outcome: "queued"; readonly position: number | null }
   /** It was stored; its person's events were deleted since. */
   | { readonly outcome: "deleted" };
 
@@ -26,7 +27,7 @@ export interface ReceiptAnswer {
 
 export interface ReceiptDeps {
   readonly events: Pick<EventStore, "receipt" | "reached" | "position" | "known">;
-  readonly log: Pick<EventLog, "end" | "find">;
+  readonly log: Pick<EventLog, "end" | "find" | "lanes">;
   readonly refusals: Pick<Refusals, "find">;
 }
 
@@ -39,9 +40,12 @@ export async function findReceipt(
   projectId: number,
   uuid: string,
 ): Promise<ReceiptAnswer | undefined> {
-  await events.reached(await log.end(), MAX_WAIT_MS);
+  await reachNow({ events, log }, projectId, MAX_WAIT_MS);
   const refused = await refusals.find(projectId, uuid);
-  // Before the receipt: what is stored in between is still found where it came from.
+  // Places in the order in which events come to them: what moves on in between is found in the next.
+  if (await log.lanes.holds({ projectId, uuid })) {
+    return { receipt: { outcome: "queued", position: null }, refused };
+  }
   const storedUpTo = await events.position();
   const stored = await events.receipt(projectId, uuid);
   if (stored) return { receipt: stored, refused };

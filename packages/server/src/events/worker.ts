@@ -1,5 +1,4 @@
 import { setTimeout as delay } from "node:timers/promises";
-import type { CapturedEvent } from "@hedgerow/core/events/event";
 import type { GeoIp } from "../persons/geo-ip.ts";
 import type { PersonStore } from "../persons/person-store.ts";
 import type { EventLog } from "./event-log.ts";
@@ -7,16 +6,15 @@ import type { EventBatch, EventRow, EventRows, EventStore } from "./event-store.
 import type { PendingPersons } from "./pending-persons.ts";
 import { createRunPreparation, type PreparationObserver, type PreparedRun } from "./prepare-run.ts";
 import { addGeoProperties } from "./steps/add-geo-properties.ts";
-import type { Step } from "./steps/step.ts";
 import { insertAroundFaults } from "./store-batch.ts";
 import { createWaitingRuns, type WaitingRun } from "./waiting-runs.ts";
 
 export interface WorkerDeps {
-  readonly log: Pick<EventLog, "append" | "read" | "end" | "release">;
+  readonly log: Pick<EventLog, "read" | "end" | "release">;
   readonly persons: Pick<PersonStore, "position" | "secure" | "applyEvents" | "groupTypes">;
   readonly events: Pick<EventStore, "position" | "pack" | "insert">;
   readonly geoIp: GeoIp;
-  readonly pendingPersons: Pick<PendingPersons, "add" | "applied" | "catchUpTo">;
+  readonly pendingPersons: Pick<PendingPersons, "applied" | "catchUpTo">;
   readonly logger: { error(fields: object, message: string): void };
   readonly observer: PreparationObserver;
   /**
@@ -29,8 +27,6 @@ export interface WorkerDeps {
    * again after a crash. What it throws is logged and changes nothing.
    */
   readonly onStored?: (rows: EventRows) => void;
-  /** Steps after the built-in ones, in order. */
-  readonly steps?: readonly Step[];
   readonly timing?: Partial<WorkerTiming>;
 }
 
@@ -95,17 +91,11 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
   const { log, persons, events, pendingPersons, logger, observer } = deps;
   const timing = { ...DEFAULT_TIMING, ...deps.timing };
   const stop = new AbortController();
-  const steps = [addGeoProperties(deps.geoIp), ...(deps.steps ?? [])];
-  const limitMs = timing.stepLimitMs;
-  const first = createRunPreparation({
-    ...{ persons, steps, logger, observer, capture },
-    stepsRun: { isRepeated: false, limitMs },
-  });
-  const again = createRunPreparation({
-    ...{ persons, steps, capture },
-    ...{ logger: SILENCE, observer: SILENCE },
-    stepsRun: { isRepeated: true, limitMs },
-  });
+  const steps = [addGeoProperties(deps.geoIp)];
+  const { stepLimitMs } = timing;
+  const first = createRunPreparation({ persons, steps, stepLimitMs, logger, observer });
+  const silent = { logger: SILENCE, observer: SILENCE };
+  const again = createRunPreparation({ persons, steps, stepLimitMs, ...silent });
 
   /** Most events of the next run. */
   let runLength = RUN_LENGTH;
@@ -150,14 +140,6 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
         await pause(Math.min(timing.retryMs * 2 ** (failures - 1), timing.longestRetryMs));
       }
     }
-  }
-
-  /** Events that steps capture beside those they are given take the way of all others. */
-  async function capture(captured: readonly CapturedEvent[]): Promise<void> {
-    const positions = await log.append(captured);
-    pendingPersons.add(
-      captured.map((event, index) => ({ position: positions[index] ?? Number.NaN, event })),
-    );
   }
 
   async function applyNext(failures: number): Promise<void> {

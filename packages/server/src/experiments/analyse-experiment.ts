@@ -162,6 +162,7 @@ export function createAnalyseExperiment({
           compilePropertySearch(filters, { ...tools, patternBudgets: PATTERN_BUDGETS }),
       },
       asked: {
+        projectId: project.id,
         experimentId: view.experiment.id,
         from,
         to: end,

@@ -3,6 +3,7 @@ import type { FrozenAnswer, FrozenAnswers } from "./frozen-answers.ts";
 
 /** What is asked of one experiment, in one window. */
 export interface AskedOf {
+  readonly projectId: number;
   readonly experimentId: number;
   readonly from: Date;
   /** `null` while it runs, also where its end is set already. */
@@ -55,7 +56,7 @@ export function createKeepAnswers({
 }: {
   frozenAnswers: FrozenAnswers;
   /** Whether everything captured before is stored; `false` where that takes too long. */
-  caughtUp: () => Promise<boolean>;
+  caughtUp: (projectId: number) => Promise<boolean>;
   /** Changes with every change of what is stored. */
   dataVersion: () => Promise<string>;
   clock: () => Date;
@@ -81,7 +82,7 @@ export function createKeepAnswers({
     if (hasEnded) take(await frozenAnswers.find(experimentId, keys), true);
     const isFrozen = new Set(answers.keys());
     if (placesLeft().length > 0) {
-      const isComplete = await caughtUp();
+      const isComplete = await caughtUp(asked.projectId);
       const version = await dataVersion();
       const state = keyOf(experimentId, asked.circumstances, version);
       const now = clock().getTime();

@@ -55,7 +55,7 @@ export function createFlagReach({
   compiledFlags: Pick<CompiledFlags, "get">;
   compile: (definitions: ProjectDefinitions, earlier: FlagSet | undefined) => FlagSet;
   /** Resolves once everything captured before is stored as far as persons and groups go. */
-  caughtUp: () => Promise<unknown>;
+  caughtUp: (projectId: number) => Promise<unknown>;
   clock: () => Date;
   maxCountMs?: number;
 }): FlagReach {
@@ -92,7 +92,7 @@ export function createFlagReach({
 
   return {
     async ofCondition(projectId, condition, groupTypeIndex) {
-      await caughtUp();
+      await caughtUp(projectId);
       const { definitions, flagSet } = await compiledFlags.get(projectId);
       const groups: Json[] = [{ ...condition, rollout_percentage: 100, variant: null }];
       let filters: JsonObject;
@@ -125,7 +125,7 @@ export function createFlagReach({
     },
 
     async *personsOf(projectId, flag) {
-      await caughtUp();
+      await caughtUp(projectId);
       const { flagSet } = await compiledFlags.get(projectId);
       const isOn = evaluator(flagSet, flag.key, clock());
       const runs = audience.persons(projectId, { hashKeyOverrides: true });

@@ -39,13 +39,13 @@ export function flagUsageRoutes(
     flagCalls: FlagCalls;
     decisionCounts: Pick<DecisionCounts, "ofFlag">;
     /** Resolves once everything captured before is stored, or that takes too long. */
-    caughtUp: () => Promise<unknown>;
+    caughtUp: (projectId: number) => Promise<unknown>;
     clock: () => Date;
   },
 ): void {
   /** Asks the event store once it has what was captured before. */
-  async function ask<Found>(query: () => Promise<Found>): Promise<Found> {
-    await caughtUp();
+  async function ask<Found>(projectId: number, query: () => Promise<Found>): Promise<Found> {
+    await caughtUp(projectId);
     try {
       return await query();
     } catch (error) {
@@ -75,7 +75,9 @@ export function flagUsageRoutes(
     async (request) => {
       const { period, query } = queryOf(request);
       const { key, lastCalledAt } = await flags.flag(query.projectId, pathIdOf(request));
-      const counts = await ask(() => flagCalls.callsByDay({ ...query, flagKey: key }));
+      const counts = await ask(query.projectId, () =>
+        flagCalls.callsByDay({ ...query, flagKey: key }),
+      );
       const decisions = await decisionCounts.ofFlag(query.projectId, key, {
         from: period.from.toISOString().slice(0, 10),
         to: period.to.toISOString().slice(0, 10),
@@ -100,10 +102,10 @@ export function flagUsageRoutes(
       const threshold = driftThresholdOf(request.query);
       const { key } = await flags.flag(query.projectId, pathIdOf(request));
       const ofFlag = { ...query, flagKey: key };
-      const counts = await ask(() => flagCalls.drift({ ...ofFlag, limit: 1 }));
+      const counts = await ask(query.projectId, () => flagCalls.drift({ ...ofFlag, limit: 1 }));
       // What single persons got is theirs: the counts are the flag's.
       const journeys = mayRead(request, "person:read")
-        ? await ask(() => flagCalls.journeys({ ...ofFlag, limit: MAX_JOURNEYS }))
+        ? await ask(query.projectId, () => flagCalls.journeys({ ...ofFlag, limit: MAX_JOURNEYS }))
         : [];
       return wireDrift(key, counts, { journeys, period, threshold });
     },
@@ -123,7 +125,9 @@ export function flagUsageRoutes(
     async (request) => {
       const { period, query } = queryOf(request);
       const threshold = driftThresholdOf(request.query);
-      const found = await ask(() => flagCalls.drift({ ...query, limit: MAX_FLAGS }));
+      const found = await ask(query.projectId, () =>
+        flagCalls.drift({ ...query, limit: MAX_FLAGS }),
+      );
       return wireDriftOfFlags(found, period, threshold);
     },
   );

@@ -3,6 +3,7 @@ import { type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
 import type { ActivityDraft } from "../activity/activity-log.ts";
 import { type EventStore, QueryTooLong } from "../events/event-store.ts";
 import { compilePropertySearch, type PropertyFilter } from "../events/property-search.ts";
+import { type ReachNowDeps, reachNow } from "../events/reach-now.ts";
 import { Refusal } from "../http/errors.ts";
 import { presentFields } from "../http/present-fields.ts";
 import { type CountedName, type CountedValue, countNames, countValues } from "./count-values.ts";
@@ -92,8 +93,8 @@ export interface GroupsDeps {
   readonly records: GroupRecords;
   readonly persons: Pick<PersonRecords, "byUuids">;
   /** Waits, for a while, until what was captured before is applied to groups. */
-  readonly caughtUp: () => Promise<void>;
-  readonly log: { end(): Promise<number> };
+  readonly caughtUp: (projectId: number) => Promise<void>;
+  readonly log: ReachNowDeps["log"];
   readonly events: Pick<EventStore, "events" | "reached">;
   readonly backtracking: BacktrackingPatterns;
   readonly clock: () => Date;
@@ -118,7 +119,7 @@ export function createGroups({
   clock,
 }: GroupsDeps): Groups {
   async function existing(projectId: number, { typeIndex, key }: GroupName): Promise<Group> {
-    await caughtUp();
+    await caughtUp(projectId);
     const group = await records.group(projectId, typeIndex, key);
     if (!group) throw NOT_FOUND();
     return group;
@@ -159,19 +160,19 @@ export function createGroups({
 
   return {
     async types(projectId) {
-      await caughtUp();
+      await caughtUp(projectId);
       return records.types(projectId);
     },
 
     async renameTypes(projectId, names) {
-      await caughtUp();
+      await caughtUp(projectId);
       const known = new Set((await records.types(projectId)).map(({ index }) => index));
       if (!names.every(({ index }) => known.has(index))) throw NOT_FOUND();
       await records.renameTypes(projectId, names);
     },
 
     async find(project, { properties, ...selection }, { limit, offset, after }) {
-      await caughtUp();
+      await caughtUp(project.id);
       const query = presentFields({
         projectId: project.id,
         ...selection,
@@ -200,7 +201,7 @@ export function createGroups({
     group: existing,
 
     async create(projectId, group, authorId) {
-      await caughtUp();
+      await caughtUp(projectId);
       const types = await records.types(projectId);
       if (!types.some(({ index }) => index === group.typeIndex)) {
         const detail = "There is no group type with this index: events bring types into being.";
@@ -216,7 +217,7 @@ export function createGroups({
     },
 
     async changeProperty(projectId, name, { name: property, value }, authorId) {
-      await caughtUp();
+      await caughtUp(projectId);
       const changed = await records.changeProperties(
         projectId,
         name,
@@ -233,14 +234,14 @@ export function createGroups({
     },
 
     async delete(projectId, name, authorId) {
-      await caughtUp();
+      await caughtUp(projectId);
       if (!(await records.delete(projectId, name, described(authorId, "deleted")))) {
         throw NOT_FOUND();
       }
     },
 
     async propertyNames(projectId) {
-      await caughtUp();
+      await caughtUp(projectId);
       const names = new Map<number, readonly CountedName[]>();
       for (const { index } of await records.types(projectId)) {
         const options = { typeIndex: index, maxGroups: MAX_SCANNED };
@@ -251,13 +252,13 @@ export function createGroups({
     },
 
     async values(projectId, { typeIndex, name, part }) {
-      await caughtUp();
+      await caughtUp(projectId);
       const options = { typeIndex, name, maxGroups: MAX_SCANNED };
       return countValues(records.properties(projectId, options), { name, part });
     },
 
     async related(projectId, { typeIndex, id }) {
-      await events.reached(await log.end(), MAX_WAIT_MS);
+      await reachNow({ events, log }, projectId, MAX_WAIT_MS);
       const types = await records.types(projectId);
       const type = types.find(({ index }) => index === typeIndex);
       if (typeIndex !== null && !type) return { persons: [], groups: [] };

@@ -4,6 +4,7 @@ import type { PropertyChanges } from "@hedgerow/core/persons/property-sheet";
 import type { ActivityDraft } from "../activity/activity-log.ts";
 import { type EventStore, QueryTooLong } from "../events/event-store.ts";
 import type { PropertyFilter } from "../events/property-search.ts";
+import { type ReachNowDeps, reachNow } from "../events/reach-now.ts";
 import { Refusal } from "../http/errors.ts";
 import { presentFields } from "../http/present-fields.ts";
 import { type CountedName, type CountedValue, countNames, countValues } from "./count-values.ts";
@@ -109,8 +110,8 @@ export interface Persons {
 export interface PersonsDeps {
   readonly records: PersonRecords;
   /** Waits, for a while, until what was captured before is applied to persons. */
-  readonly caughtUp: () => Promise<void>;
-  readonly log: { end(): number | Promise<number> };
+  readonly caughtUp: (projectId: number) => Promise<void>;
+  readonly log: ReachNowDeps["log"];
   readonly events: Pick<EventStore, "reached">;
   readonly follower: Pick<ChangeFollower, "follow">;
   readonly cohortsOf: (projectId: number) => Promise<CompiledCohorts>;
@@ -140,7 +141,7 @@ export function createPersons({
   clock,
 }: PersonsDeps): Persons {
   async function existing(projectId: number, name: PersonName): Promise<Person> {
-    await caughtUp();
+    await caughtUp(projectId);
     const person = await records.person(projectId, name);
     if (!person) throw NOT_FOUND();
     return person;
@@ -214,7 +215,7 @@ export function createPersons({
 
   return {
     async find(project, selection, { limit, offset, after, countAll }) {
-      await caughtUp();
+      await caughtUp(project.id);
       try {
         const query = await queryOf(project, selection);
         const place = after ? { after, offset: 0 } : { offset };
@@ -251,7 +252,7 @@ export function createPersons({
     },
 
     async values(projectId, name, part) {
-      await caughtUp();
+      await caughtUp(projectId);
       return countValues(records.properties(projectId, { name, maxPersons: MAX_SCANNED }), {
         name,
         part,
@@ -259,7 +260,7 @@ export function createPersons({
     },
 
     async propertyNames(projectId) {
-      await caughtUp();
+      await caughtUp(projectId);
       return countNames(records.properties(projectId, { maxPersons: MAX_SCANNED }));
     },
 
@@ -289,7 +290,7 @@ export function createPersons({
     },
 
     async delete(projectId, names, options) {
-      await caughtUp();
+      await caughtUp(projectId);
       const found =
         "uuids" in names
           ? await records.byUuids(projectId, names.uuids)
@@ -297,7 +298,7 @@ export function createPersons({
       const uuids = [...new Set([...found.values()].map(({ uuid }) => uuid))];
       if (uuids.length === 0) return 0;
       // An event that is not stored yet could come in later as that of the id's next person.
-      if (options.events && !(await events.reached(await log.end(), MAX_STORE_WAIT_MS))) {
+      if (options.events && !(await reachNow({ events, log }, projectId, MAX_STORE_WAIT_MS))) {
         throw new Refusal("unavailable", "Events are stored late now. Try again later.", {
           headers: { "retry-after": "5" },
         });

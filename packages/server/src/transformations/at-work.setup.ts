@@ -33,7 +33,7 @@ export async function transformationsPipeline(
   } = {},
 ) {
   const pipeline = options.pipeline ?? temporaryPipeline();
-  const { database, persons, log } = await pipeline.openStores();
+  const { database, persons } = await pipeline.openStores();
   const sandbox = new QuickJsSandbox();
   const store = createTransformationStore(database);
   const configStore = createTransformationConfigStore(database);
@@ -64,9 +64,7 @@ export async function transformationsPipeline(
     jobs,
     places: await openGeoIp({ path: null, reportFault: (error) => faults.push(error) }),
     persons,
-    capture: async (events) => {
-      await log.append(events);
-    },
+    capture: (events) => run.append(events),
     warnings: {
       note: (_project, { type, sample }) => warnings.push({ type, detail: sample.detail }),
     },
@@ -90,7 +88,8 @@ export async function transformationsPipeline(
     reportFault: (error) => faults.push(error),
   });
   const run = await pipeline.start({
-    steps: () => [work.step],
+    steps: [work.step],
+    isAtWork: work.isAtWork,
     onStored: () => (rows) => work.note(rows),
   });
   const write = { authorId: null, now: new Date(), describe: () => null };

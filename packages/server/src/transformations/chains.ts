@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import type { InstanceHost, Sandbox, SandboxLimits } from "./sandbox.ts";
 import { createStage, type Stage } from "./stage.ts";
 import type { TransformationConfigStore } from "./transformation-config-store.ts";
@@ -28,6 +29,9 @@ export interface Chains {
   checkRevisions(): Promise<void>;
   close(): Promise<void>;
 }
+
+/** What is under way when everything closes has so long; then it is given up. */
+const CLOSE_MS = 1_000;
 
 export function createChains({
   configs,
@@ -130,6 +134,14 @@ export function createChains({
       const stages = [...chains.values()].flatMap((chain) => chain.stages);
       chains.clear();
       for (const stage of stages) retire(stage);
+      const timeUp = new AbortController();
+      const late = delay(CLOSE_MS, undefined, { signal: timeUp.signal }).catch(() => {});
+      await Promise.race([Promise.all(retiring), late]);
+      timeUp.abort();
+      for (const stage of stages) {
+        stage.takeOut();
+        stage.abandon();
+      }
       await Promise.all(retiring);
     },
   };

@@ -39,7 +39,7 @@ export function createInstanceHosts({
   storage: StorageBuffer;
   jobs: Pick<TransformationJobs, "add">;
   /** Takes events that hang on none under way. */
-  capture: (events: readonly CapturedEvent[]) => Promise<void>;
+  capture: (events: readonly CapturedEvent[]) => Promise<unknown>;
   warnings: Pick<IngestionWarnings, "note">;
   clock: () => Date;
   newUuid: () => string;
@@ -95,12 +95,10 @@ export function createInstanceHosts({
       at: source?.receivedAt ?? clock(),
     });
     if ("refusal" in made) {
-      if (!under || !journal.isCounted(stage.projectId, under.entry.position)) {
-        const detail = `${stage.label}: ${REFUSALS[made.refusal]}`;
-        const sample = { event: asked.event, detail };
-        const type = `transformation_capture_${made.refusal.replace("-", "_")}`;
-        warnings.note(stage.projectId, { type, sdk: NO_SDK, sample });
-      }
+      const detail = `${stage.label}: ${REFUSALS[made.refusal]}`;
+      const sample = { event: asked.event, detail };
+      const type = `transformation_capture_${made.refusal.replace("-", "_")}`;
+      warnings.note(stage.projectId, { type, sdk: NO_SDK, sample });
       throw new Error(`posthog.capture was refused: ${REFUSALS[made.refusal]}`);
     }
     const marked = { ...made, properties: { ...made.properties, [FROM]: stage.configId } };

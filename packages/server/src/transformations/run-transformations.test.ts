@@ -241,25 +241,23 @@ describe("transformations at work", () => {
     }
   });
 
-  it("[TP-55] lets events go on as they were when they do not end in time, and sets none aside", async () => {
+  it("[TP-55] waits for a transformation however long its events take together, and lets none go on without it", async () => {
     const project = await run.newProject();
-    const { id, label } = await run.enable(
+    await run.enable(
       project,
       "Wait",
       `export async function processEvent(e) {
-        await new Promise((resolve) => setTimeout(resolve, 3000))
+        await new Promise((resolve) => setTimeout(resolve, 2500))
         e.properties.waited = true
         return e
       }`,
     );
-    const events = Array.from({ length: 40 }, (_, n) => eventOf(project, "n", { n }));
+    const events = Array.from({ length: 4 }, (_, n) => eventOf(project, "n", { n }));
     const stored = await pass(events);
-    expect(stored.map(({ properties }) => properties.n)).toEqual([...events.keys()]);
-    expect(stored[0]?.properties).toMatchObject({ $plugins_failed: [label] });
-    expect(stored[0]?.properties).not.toHaveProperty("waited");
-    const { config } = (await run.configStore.config(project, id)) ?? {};
-    expect(config?.problem?.message).toContain("it did not end in time");
-  });
+    expect(stored.map(({ properties }) => [properties.n, properties.waited])).toEqual(
+      [...events.keys()].map((n) => [n, true]),
+    );
+  }, 60_000);
 
   it("[TP-27] adds up at every step of any chain", async () => {
     const kinds = {

@@ -1,16 +1,19 @@
 import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
+import { encodeJson } from "@hedgerow/core/exact-json";
 import { type JsonObject, ownValue } from "@hedgerow/core/json";
 import {
   capturedEventOf,
+  FAILED_PROPERTY,
   hopsOf,
   type PluginEvent,
   pluginEventOf,
-  takeAnswer,
+  SUCCEEDED_PROPERTY,
+  takeChange,
   withPassed,
 } from "@hedgerow/core/transformations/plugin-event";
 import type { Step, StepOccasion, StepOutcome } from "../events/steps/step.ts";
 import type { Chains } from "./chains.ts";
-import type { EventOutcome } from "./sandbox.ts";
+import type { GivenEvent, TextOutcome } from "./sandbox.ts";
 import { isFailure, type Stage } from "./stage.ts";
 import type { TransformationJournal } from "./transformation-journal.ts";
 
@@ -19,8 +22,11 @@ export interface EventUnderWay {
   readonly entry: LoggedEvent;
   /** How deep it was captured by transformations itself. */
   readonly hops: number;
-  /** As the next transformation sees it. */
+  /** As the next transformation sees it, but for what it has passed. */
   event: PluginEvent;
+  /** JSON of the event without its properties and the last bracket; and of its properties. */
+  headText: string;
+  propertiesText: string;
   readonly succeeded: string[];
   readonly failed: string[];
   readonly changedBy: string[];
@@ -36,17 +42,10 @@ export interface RunTransformationsDeps {
   readonly disable: (stage: Stage, reason: string) => void;
   /** Told which events a stage is given, so that captures find theirs; answers what ends that. */
   readonly watch: (stage: Stage, events: readonly EventUnderWay[]) => () => void;
+  /** Whether events of other projects than this one came lately: they share the processor. */
+  readonly hasNeighbours: (projectId: number) => boolean;
   readonly siteUrl: string;
 }
-
-/**
- * What all transformations of a project may take for the events they are given at once: a little
- * less than a step may, since events that are late should go on as they are.
- */
-const ALL_MS = 8_000;
-const EACH_MS = 95;
-/** Projects whose events came so lately are held up by what takes long. */
-const NEIGHBOUR_MS = 60_000;
 
 /** A chunk is so long that it takes about this time in one stage. */
 const CHUNK_MS = 50;
@@ -61,57 +60,33 @@ const NEWEST = 0.3;
  * one before works on the next chunk. A project without transformations costs a look into a map.
  */
 export function runTransformations(deps: RunTransformationsDeps): Step {
-  const { chains, journal } = deps;
-  const neighbours = createNeighbours();
+  const { chains } = deps;
   return {
     name: "transformations",
     run(entries, occasion) {
       const projectId = entries[0]?.event.projectId ?? 0;
-      neighbours.note(projectId);
       const stages = chains.get(projectId)?.transforming ?? [];
       if (stages.length === 0) return entries.map(({ event }) => ({ kind: "keep", event }));
-      const end = journal.begin(projectId);
       // Events under way pass the versions they began with.
       const releases = stages.map((stage) => stage.hold());
-      const hasNeighbours = () => neighbours.has(projectId);
-      return passAll(entries, stages, occasion, { ...deps, hasNeighbours }).finally(() => {
+      return passAll(entries, stages, occasion, deps).finally(() => {
         for (const release of releases) release();
-        end(entries.at(-1)?.position ?? 0);
       });
     },
   };
 }
 
-/** Tells whether events of other projects came lately. */
-function createNeighbours() {
-  let newest = { projectId: 0, atMs: Number.NEGATIVE_INFINITY };
-  let other = newest;
-  return {
-    note(projectId: number): void {
-      if (newest.projectId !== projectId) other = newest;
-      newest = { projectId, atMs: performance.now() };
-    },
-    has(projectId: number): boolean {
-      const { atMs } = newest.projectId === projectId ? other : newest;
-      return performance.now() - atMs < NEIGHBOUR_MS;
-    },
-  };
-}
-
-interface PassDeps extends RunTransformationsDeps {
-  readonly hasNeighbours: () => boolean;
-}
-
 async function passAll(
   entries: readonly LoggedEvent[],
   stages: readonly Stage[],
-  { isRepeated }: StepOccasion,
-  deps: PassDeps,
+  { whenDurable }: StepOccasion,
+  deps: RunTransformationsDeps,
 ): Promise<readonly StepOutcome[]> {
-  const untilMs = performance.now() + ALL_MS + entries.length * EACH_MS;
   const all = entries.map((entry) => begin(entry, deps.siteUrl));
-  const isCounted = ({ entry }: EventUnderWay) =>
-    deps.journal.isCounted(entry.event.projectId, entry.position);
+  const counts: Count[] = [];
+  whenDurable(() => {
+    for (const { stage, kind, cpuMs } of counts) deps.journal.count(stage, kind, cpuMs);
+  });
   /** By stage: what it is busy with. */
   const turns = new Map<Stage, Promise<void>>();
   const passing: Promise<void>[] = [];
@@ -122,7 +97,7 @@ async function passAll(
     let last: Promise<void> = Promise.resolve();
     for (const stage of stages) {
       const before = [last, turns.get(stage)];
-      last = Promise.all(before).then(() => passStage(chunk, stage, untilMs, isCounted, deps));
+      last = Promise.all(before).then(() => passStage(chunk, stage, counts, deps));
       turns.set(stage, last);
     }
     passing.push(last);
@@ -130,7 +105,7 @@ async function passAll(
     if (passing.length === 1) await last;
   }
   await Promise.all(passing);
-  return all.map((one) => outcomeOf(one, isRepeated));
+  return all.map((one) => outcomeOf(one));
 }
 
 function chunkLength(stages: readonly Stage[]): number {
@@ -138,13 +113,42 @@ function chunkLength(stages: readonly Stage[]): number {
   return Math.min(LARGEST_CHUNK, Math.max(SMALLEST_CHUNK, Math.round(CHUNK_MS / slowest)));
 }
 
-function begin(entry: LoggedEvent, siteUrl: string): EventUnderWay {
+function begin({ event, ...entry }: LoggedEvent, siteUrl: string): EventUnderWay {
+  const honest = withoutClaims(event);
+  const text = honest === event ? entry.propertiesText : undefined;
+  const seen = pluginEventOf(honest, siteUrl);
   return {
-    entry,
-    hops: hopsOf(entry.event.properties),
-    event: pluginEventOf(withoutClaims(entry.event), siteUrl),
+    entry: { ...entry, event },
+    hops: hopsOf(event.properties),
+    event: seen,
+    headText: headTextOf(seen),
+    // An event is one line of a text.
+    propertiesText:
+      text === undefined || text.includes("\n") ? encodeJson(honest.properties) : text,
     ...{ succeeded: [], failed: [], changedBy: [], captured: [], droppedBy: undefined },
   };
+}
+
+function headTextOf(event: PluginEvent): string {
+  const { properties: _, ...head } = event;
+  return encodeJson(head).slice(0, -1);
+}
+
+/** The event as its next transformation is given it. */
+function lineOf({ headText, propertiesText, succeeded, failed }: EventUnderWay): string {
+  return `${headText},"properties":${withPassedText(propertiesText, succeeded, failed)}}`;
+}
+
+/** JSON of an event's properties with what the service says of the transformations that it has passed. */
+function withPassedText(
+  text: string,
+  succeeded: readonly string[],
+  failed: readonly string[],
+): string {
+  if (succeeded.length + failed.length === 0) return text;
+  const passed = `"${SUCCEEDED_PROPERTY}":${JSON.stringify(succeeded)},"${FAILED_PROPERTY}":${JSON.stringify(failed)}}`;
+  const rest = text.slice(0, -1);
+  return rest === "{" ? `{${passed}` : `${rest},${passed}`;
 }
 
 /** What senders say of transformations themselves is not believed. */
@@ -159,35 +163,33 @@ function withoutClaims(event: CapturedEvent): CapturedEvent {
 
 const CLAIMS = ["$plugins_succeeded", "$plugins_failed", "$plugins_deferred"];
 
+/** What an event came to in a stage. */
+interface Count {
+  readonly stage: Stage;
+  readonly kind: Settled["kind"];
+  readonly cpuMs: number;
+}
+
 async function passStage(
   chunk: readonly EventUnderWay[],
   stage: Stage,
-  untilMs: number,
-  isCounted: (one: EventUnderWay) => boolean,
-  { journal, disable, watch, hasNeighbours }: PassDeps,
+  counts: Count[],
+  { journal, disable, watch, hasNeighbours }: RunTransformationsDeps,
 ): Promise<void> {
   const events = chunk.filter(({ droppedBy }) => !droppedBy);
   if (events.length === 0 || stage.isTakenOut) return;
-  const given = events.map(({ event, succeeded, failed }) =>
-    succeeded.length + failed.length > 0 ? withPassed(event, succeeded, failed) : event,
-  );
+  const given = events.map((one): GivenEvent => ({ event: one.event, line: lineOf(one) }));
   const startedAt = performance.now();
-  // Who was not reached in time is not to blame.
-  const isReached = startedAt < untilMs;
-  const late = (isLimit: boolean): readonly EventOutcome[] =>
-    given.map(() => ({ kind: "failed", reason: "it did not end in time", isLimit, cpuMs: 0 }));
   const unwatch = watch(stage, events);
-  const use = () =>
-    stage.use(async (started): Promise<readonly EventOutcome[]> => {
-      if (!isFailure(started)) return started.transform(given);
+  let outcomes: readonly TextOutcome[];
+  try {
+    outcomes = await stage.use(async (started): Promise<readonly TextOutcome[]> => {
+      if (!isFailure(started)) return started.pass(given);
       const { reason, attempts } = started;
       if (attempts >= MAX_STARTS) disable(stage, `It does not start: ${reason}`);
       const failed = { kind: "failed" as const, reason: `it does not start: ${reason}` };
       return given.map(() => ({ ...failed, isLimit: false, cpuMs: 0 }));
     });
-  let outcomes: readonly EventOutcome[];
-  try {
-    outcomes = isReached ? await inTime(use(), untilMs, () => late(stage.abandon())) : late(false);
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     outcomes = given.map(() => ({ kind: "failed", reason, isLimit: false, cpuMs: 0 }));
@@ -195,47 +197,24 @@ async function passStage(
     unwatch();
   }
   const ms = (performance.now() - startedAt) / events.length;
-  if (isReached) stage.pace.ms = stage.pace.ms * (1 - NEWEST) + ms * NEWEST;
+  stage.pace.ms = stage.pace.ms * (1 - NEWEST) + ms * NEWEST;
   for (const [index, one] of events.entries()) {
-    const outcome = settle(one, given[index] as PluginEvent, outcomes[index], stage);
-    if (!isCounted(one)) {
-      journal.count(stage, outcome.kind, outcome.cpuMs);
-      if (outcome.kind === "failed") {
-        const message = `${one.entry.event.event} ${one.entry.event.uuid}: ${outcome.reason}`;
-        journal.log(stage, { source: "PLUGIN", level: "error", message });
-      }
+    const outcome = settle(one, outcomes[index], stage);
+    counts.push({ stage, kind: outcome.kind, cpuMs: outcome.cpuMs });
+    if (outcome.kind === "failed") {
+      const message = `${one.entry.event.event} ${one.entry.event.uuid}: ${outcome.reason}`;
+      journal.log(stage, { source: "PLUGIN", level: "error", message });
     }
-    if (!isReached) continue;
     const result =
       outcome.kind !== "failed" ? "fine" : outcome.isLimit ? "exceeded-limit" : "failed";
     const reason =
       stage.suspicion.note(result, outcome.kind === "failed" ? outcome.reason : "") ??
-      (hasNeighbours() ? stage.suspicion.noteCost(outcome.cpuMs, ms) : undefined);
+      (hasNeighbours(stage.projectId) ? stage.suspicion.noteCost(outcome.cpuMs, ms) : undefined);
     if (reason === undefined || stage.isTakenOut) continue;
     // What took the place of a retired one is not to blame for it.
     if (stage.isOut) stage.takeOut();
     else disable(stage, reason);
   }
-}
-
-/** What work comes to, or what stands for it where it does not end until then. */
-async function inTime<Result>(
-  work: Promise<Result>,
-  untilMs: number,
-  otherwise: () => Result,
-): Promise<Result> {
-  let timer: NodeJS.Timeout | undefined;
-  const timeUp = new Promise<"late">((resolve) => {
-    timer = setTimeout(() => resolve("late"), Math.max(0, untilMs - performance.now()));
-  });
-  try {
-    const first = await Promise.race([work.then((result) => ({ result })), timeUp]);
-    if (first !== "late") return first.result;
-  } finally {
-    clearTimeout(timer);
-  }
-  work.catch(() => {});
-  return otherwise();
 }
 
 /** Failed starts in a row after which a config is taken out of work. */
@@ -251,12 +230,7 @@ type Settled =
     };
 
 /** Notes what a stage made of an event. */
-function settle(
-  one: EventUnderWay,
-  given: PluginEvent,
-  outcome: EventOutcome | undefined,
-  stage: Stage,
-): Settled {
+function settle(one: EventUnderWay, outcome: TextOutcome | undefined, stage: Stage): Settled {
   const answer = outcome ?? { kind: "failed", reason: "no answer", isLimit: false, cpuMs: 0 };
   const { cpuMs } = answer;
   switch (answer.kind) {
@@ -267,13 +241,17 @@ function settle(
       one.failed.push(stage.label);
       return answer;
     case "keep": {
-      const taken = answer.event ? takeAnswer(given, answer.event) : undefined;
+      const taken = answer.change ? takeChange(one.event, answer.change) : undefined;
       if (taken?.kind === "refused") {
         one.failed.push(stage.label);
         return { kind: "failed", reason: taken.reason, isLimit: false, cpuMs };
       }
       one.succeeded.push(stage.label);
       if (taken) {
+        const { propertiesText } = taken;
+        // Without any other change the head is the same.
+        if (propertiesText === undefined) one.headText = headTextOf(taken.event);
+        one.propertiesText = propertiesText ?? encodeJson(ownValue(taken.event, "properties"));
         one.event = taken.event;
         one.changedBy.push(stage.versionLabel);
       }
@@ -282,17 +260,18 @@ function settle(
   }
 }
 
-function outcomeOf(one: EventUnderWay, isRepeated: boolean): StepOutcome {
-  const captured = isRepeated || one.captured.length === 0 ? {} : { captured: one.captured };
+function outcomeOf(one: EventUnderWay): StepOutcome {
+  const captured = one.captured.length === 0 ? {} : { captured: one.captured };
   if (one.droppedBy) {
     const reason = "The transformation answered nothing for it.";
     return { kind: "drop", by: one.droppedBy.versionLabel, reason, ...captured };
   }
   const { event } = one.entry;
   if (one.succeeded.length + one.failed.length === 0) return { kind: "keep", event, ...captured };
-  const after = withPassed(one.event, one.succeeded, one.failed);
-  const changed = capturedEventOf(event, after);
-  return { kind: "keep", event: changed, changedBy: one.changedBy, ...captured };
+  const { succeeded, failed, changedBy } = one;
+  const changed = capturedEventOf(event, withPassed(one.event, succeeded, failed));
+  const propertiesText = withPassedText(one.propertiesText, succeeded, failed);
+  return { kind: "keep", event: changed, propertiesText, changedBy, ...captured };
 }
 
 /** The uuid of an event as a transformation sees it. */

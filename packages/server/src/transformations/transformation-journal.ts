@@ -19,10 +19,6 @@ export interface JournalObserver {
 
 /** Counts and lines of transformations, gathered in memory and written now and then. */
 export interface TransformationJournal {
-  /** Whether an event at a position of the log is counted already, by this process or an earlier one. */
-  isCounted(projectId: number, position: number): boolean;
-  /** Begins a batch of a project; answers what ends it, told the position of its last event. */
-  begin(projectId: number): (end: number) => void;
   count(stage: Stage, outcome: CountedOutcome, cpuMs: number): void;
   countOwn(stage: Stage, name: string, metric: OwnMetric): void;
   /** A line of the service itself, or of the transformation. */
@@ -42,8 +38,6 @@ const HOUR_MS = 3_600_000;
 const MAX_OWN_METRICS = 50;
 /** Lines of one config between two writings. */
 const MAX_LINES = 500;
-/** Writing waits so long at most for a moment in which no batch is under way. */
-const MAX_WAIT_MS = 10_000;
 
 interface Tally {
   readonly stage: Stage;
@@ -56,26 +50,20 @@ interface Tally {
   readonly ownMetrics: Map<string, OwnMetric>;
 }
 
-export async function openTransformationJournal({
+export function createTransformationJournal({
   records,
   clock,
   newUuid,
   observer,
   reportFault,
 }: {
-  records: Pick<TransformationRecords, "addTallies" | "countedUpTo" | "addLogs">;
+  records: Pick<TransformationRecords, "addTallies" | "addLogs">;
   clock: () => Date;
   newUuid: () => string;
   observer: JournalObserver;
   reportFault: (error: unknown, context: string) => void;
-}): Promise<TransformationJournal> {
+}): TransformationJournal {
   const instanceId = newUuid();
-  const countedBefore = await records.countedUpTo();
-  /** By project: position of its last event that is counted. */
-  const counted = new Map<number, number>();
-  let highest = countedBefore;
-  let underWay = 0;
-  let waiting: (() => void)[] = [];
   let tallies = new Map<string, Tally>();
   let lines = new Map<number, { readonly entries: TransformationLogEntry[]; left: number }>();
 
@@ -91,26 +79,12 @@ export async function openTransformationJournal({
     return tally;
   }
 
-  /** Positions mean the same for all projects only while none is in the middle of a batch. */
-  async function untilQuiet(): Promise<void> {
-    if (underWay === 0) return;
-    await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, MAX_WAIT_MS);
-      waiting.push(() => {
-        clearTimeout(timer);
-        resolve();
-      });
-    });
-  }
-
   async function writeTallies(): Promise<void> {
-    await untilQuiet();
     const due = tallies;
-    const upTo = highest;
     if (due.size === 0) return;
     tallies = new Map();
     try {
-      await records.addTallies([...due.values()].map(hourTallyOf), upTo);
+      await records.addTallies([...due.values()].map(hourTallyOf), 0);
     } catch (error) {
       reportFault(error, "counts of transformations could not be written");
       for (const [key, tally] of due) tallies.set(key, join(tally, tallies.get(key)));
@@ -143,22 +117,6 @@ export async function openTransformationJournal({
   }
 
   return {
-    isCounted: (projectId, position) =>
-      position <= Math.max(countedBefore, counted.get(projectId) ?? 0),
-
-    begin(projectId) {
-      underWay++;
-      return (end) => {
-        underWay--;
-        counted.set(projectId, Math.max(end, counted.get(projectId) ?? 0));
-        highest = Math.max(highest, end);
-        if (underWay > 0) return;
-        const ready = waiting;
-        waiting = [];
-        for (const resolve of ready) resolve();
-      };
-    },
-
     count(stage, outcome, cpuMs) {
       const tally = tallyOf(stage);
       tally.eventsIn++;

@@ -9,13 +9,14 @@ import type { GuardedRequestOptions } from "../platform/guarded-request.ts";
 import { createChains } from "./chains.ts";
 import { createEventDelivery } from "./deliver-events.ts";
 import { createInstanceHosts } from "./instance-hosts.ts";
+import { createNeighbours } from "./neighbours.ts";
 import { createRunLater } from "./run-later.ts";
 import { runTransformations } from "./run-transformations.ts";
 import { DEFAULT_LIMITS, type Sandbox, type SandboxLimits } from "./sandbox.ts";
 import { isFailure, type Stage } from "./stage.ts";
 import { createStorageBuffer } from "./storage-buffer.ts";
 import type { TransformationConfigStore } from "./transformation-config-store.ts";
-import { type JournalObserver, openTransformationJournal } from "./transformation-journal.ts";
+import { createTransformationJournal, type JournalObserver } from "./transformation-journal.ts";
 import type {
   TransformationJobs,
   TransformationRecords,
@@ -26,6 +27,8 @@ import type {
 export interface TransformationsAtWork {
   /** Takes events through the transformations of their projects. */
   readonly step: Step;
+  /** Whether events of a project have to pass any, asked for each that comes. */
+  isAtWork(projectId: number): boolean;
   /** To be told of rows once they are stored. */
   note(rows: EventRows): void;
   /** What was committed before the call is at work when this resolves; reports faults itself. */
@@ -53,7 +56,7 @@ export interface AtWorkDeps {
   readonly places: PlaceRecords;
   readonly persons: Pick<PersonStore, "personByDistinctId">;
   /** Takes events that transformations capture outside of events; survives a crash. */
-  readonly capture: (events: readonly CapturedEvent[]) => Promise<void>;
+  readonly capture: (events: readonly CapturedEvent[]) => Promise<unknown>;
   readonly warnings: Pick<IngestionWarnings, "note">;
   /** Takes a config out of work, with a reason for its owners; `false` where it is not at work. */
   readonly disableFailing: (projectId: number, id: number, reason: string) => Promise<boolean>;
@@ -85,9 +88,10 @@ function startMessage(reason: string): string {
 /** Loads what is enabled, and runs it from now on. */
 export async function startTransformations(deps: AtWorkDeps): Promise<TransformationsAtWork> {
   const { clock, newUuid, reportFault, jobs, siteUrl, warnings } = deps;
-  const journal = await openTransformationJournal({
+  const journal = createTransformationJournal({
     ...{ records: deps.records, clock, newUuid, observer: deps.observer, reportFault },
   });
+  const neighbours = createNeighbours();
   const storage = createStorageBuffer({ storage: deps.storage, reportFault });
   const hosts = createInstanceHosts({
     ...{ journal, places: deps.places, storage, jobs, capture: deps.capture, warnings },
@@ -188,7 +192,14 @@ export async function startTransformations(deps: AtWorkDeps): Promise<Transforma
   void prune();
 
   return {
-    step: runTransformations({ chains, journal, disable, watch: hosts.watch, siteUrl }),
+    step: runTransformations({
+      ...{ chains, journal, disable, watch: hosts.watch, siteUrl },
+      hasNeighbours: neighbours.has,
+    }),
+    isAtWork(projectId) {
+      neighbours.note(projectId);
+      return (chains.get(projectId)?.transforming.length ?? 0) > 0;
+    },
     note: delivery.note,
     changed,
     tryStart,

@@ -262,6 +262,8 @@ export async function openEmbeddedLog(
       return counts;
     },
 
+    begin: (projectId) => laneStates.get(projectId)?.passed ?? 0,
+
     end: (projectId) => laneStates.get(projectId)?.end ?? 0,
 
     async append(projectId, events) {
@@ -277,11 +279,12 @@ export async function openEmbeddedLog(
 
     read(projectId, after, limit) {
       const lane = laneStates.get(projectId);
-      if (!lane || lane.end <= after) return { entries: [], end: after, chars: 0 };
+      const from = Math.max(after, lane?.passed ?? 0);
+      if (!lane || lane.end <= from) return { entries: [], end: after, chars: 0 };
       const known = lane.end;
       const { entries, chars } =
-        lane.tail.read(after, { limit, maxChars: READ_CHARS }) ??
-        reader.readLane(projectId, after, limit);
+        lane.tail.read(from, { limit, maxChars: READ_CHARS }) ??
+        reader.readLane(projectId, from, limit);
       return { entries, end: entries.at(-1)?.position ?? known, chars };
     },
 

@@ -24,21 +24,18 @@ export type StepOutcome =
 
 /** How events come to a step. */
 export interface StepOccasion {
-  /**
-   * True for events that passed all steps before, in this process or an earlier one, and are read
-   * again for the store alone. What steps capture then is not captured again.
-   */
-  readonly isRepeated: boolean;
+  /** Has something told once what became of the events is durable: they do not pass again then. */
+  readonly whenDurable: (tell: () => void) => void;
 }
 
 /**
- * One step between the log and the stores. It is given many events at a time, all of one project, in
- * the order of the log; those of other projects pass meanwhile. Whatever comes next waits for it.
+ * One step that events take before they are stored: in the lane of their project, or, where it is
+ * built in and they are in none, between the log and the stores. It is given many events at a time,
+ * all of one project, in order; those of other projects pass meanwhile.
  *
- * Answers one outcome for each event, in order. Should give the same outcomes for the same events:
- * after a crash the last ones pass again. Beside each event it may capture others, whose uuids have
- * to be derived from the event for the same reason: they go to the log before anything becomes of the
- * event, and pass all steps from the first.
+ * Answers one outcome for each event, in order. After a crash the last ones may pass again. In a lane
+ * a step may capture other events beside each: they go to the log in the commit with what became of
+ * the event, and pass all steps from the first.
  *
  * A step that throws, or does not end in time, is given the same events once more, each by itself,
  * and all at once; those with which it fails again become dead letters.
@@ -107,11 +104,14 @@ export type StepsOutcome =
   | { readonly kind: "dead-letter"; readonly reason: string };
 
 export interface StepsRun extends StepOccasion {
-  /** Longest that a step may take for one event, and for a batch beside {@link BATCH_MS} for each. */
-  readonly limitMs: number;
+  /**
+   * Longest that a step may take for one event, and for a batch beside {@link BATCH_MS} for each: for
+   * steps that have no closer limits of their own.
+   */
+  readonly limitMs?: number;
 }
 
-/** What a batch may take longer for each of its events: steps have closer limits of their own. */
+/** What a batch may take longer for each of its events. */
 const BATCH_MS = 100;
 
 /** Takes entries through steps in order, each up to the first that does not keep it. Never rejects. */
@@ -163,7 +163,7 @@ export async function runSteps(
     entries: readonly LoggedEvent[],
   ): Promise<readonly StepOutcome[]> {
     const isAlone = entries.length === 1;
-    const limitMs = isAlone ? run.limitMs : run.limitMs + entries.length * BATCH_MS;
+    const limitMs = run.limitMs && run.limitMs + (isAlone ? 0 : entries.length * BATCH_MS);
     try {
       const running = step.run(entries, run);
       const outcomes = running instanceof Promise ? await withinLimit(running, limitMs) : running;
@@ -210,7 +210,11 @@ function joined<Item>(some: readonly Item[], more: readonly Item[] = NONE): read
   return some.length === 0 ? more : [...some, ...more];
 }
 
-async function withinLimit<Result>(running: Promise<Result>, limitMs: number): Promise<Result> {
+async function withinLimit<Result>(
+  running: Promise<Result>,
+  limitMs: number | undefined,
+): Promise<Result> {
+  if (limitMs === undefined) return running;
   let timer: NodeJS.Timeout | undefined;
   const timeUp = new Promise<never>((_resolve, reject) => {
     timer = setTimeout(() => reject(new Error(`it did not end within ${limitMs} ms`)), limitMs);

@@ -1,0 +1,286 @@
+import { join } from "node:path";
+import type { CapturedEvent } from "@hedgerow/core/events/event";
+import Database from "libsql";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { sampleEvent } from "./event-log.contract.ts";
+import type { EventLog } from "./event-log.ts";
+import { startLanes } from "./lanes.ts";
+import { type Around, temporaryPipeline } from "./pipeline.setup.ts";
+import { findReceipt } from "./receipts.ts";
+import { eventStep, type Step } from "./steps/step.ts";
+
+/** A step that waits for nothing, but for the events of which a test says so. */
+function holdingStep(isHeld: (event: CapturedEvent) => boolean) {
+  let release = () => {};
+  const released = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  let reach = () => {};
+  const reached = new Promise<void>((resolve) => {
+    reach = resolve;
+  });
+  const step = eventStep({
+    name: "hold",
+    run: ({ event }) => {
+      const changed = { ...event, properties: { ...event.properties, passed: true } };
+      if (!isHeld(event)) return { kind: "keep", event: changed };
+      reach();
+      return released.then(() => ({ kind: "keep" as const, event: changed }));
+    },
+  });
+  return { step, reached, release };
+}
+
+describe("lanes", () => {
+  let pipeline: ReturnType<typeof temporaryPipeline>;
+  beforeEach(() => {
+    pipeline = temporaryPipeline();
+  });
+  afterEach(() => pipeline.remove());
+
+  type Run = Awaited<ReturnType<typeof pipeline.start>>;
+  async function stored(run: Run, projectId: number) {
+    const all: { name: string; passed: unknown }[] = [];
+    for (let isMore = true; isMore; ) {
+      const query = { projectId, limit: 1000, offset: all.length, order: "oldest-first" } as const;
+      const page = await run.events.events(query);
+      for (const { event, properties } of page.events) {
+        all.push({ name: event, passed: properties.passed ?? false });
+      }
+      isMore = page.hasMore;
+    }
+    return all;
+  }
+  const named = (projectId: number, names: readonly string[]) =>
+    names.map((event) => sampleEvent({ projectId, event, timestamp: new Date(0) }));
+  const names = (prefix: string, count: number) =>
+    Array.from({ length: count }, (_, index) => `${prefix}${index}`);
+
+  it("[PI-82] lets no project wait for the steps of another", async () => {
+    let slow = 0;
+    const { step, reached, release } = holdingStep(({ projectId }) => projectId === slow);
+    let plain = 0;
+    const run = await pipeline.start({
+      steps: [step],
+      isAtWork: (projectId) => projectId !== plain,
+    });
+    slow = await run.newProject();
+    const other = await run.newProject();
+    plain = await run.newProject();
+    await run.append(named(slow, ["a"]));
+    await reached;
+    await run.append(named(other, ["b"]));
+    await run.append(named(plain, ["c"]));
+    await run.log.lanes.passed(other, 60_000);
+    await run.events.reached(await run.log.end(), 60_000);
+    expect(await stored(run, other)).toEqual([{ name: "b", passed: true }]);
+    expect(await stored(run, plain)).toEqual([{ name: "c", passed: false }]);
+    expect(await stored(run, slow)).toEqual([]);
+    expect(run.log.lanes.waiting()).toEqual(new Map([[slow, 1]]));
+    release();
+    await run.settle();
+    expect(await stored(run, slow)).toEqual([{ name: "a", passed: true }]);
+  });
+
+  it("[PI-83] keeps the order of a project whose steps end while events wait for them", async () => {
+    const { step, reached, release } = holdingStep(({ event }) => event === "a0");
+    let isAtWork = true;
+    const run = await pipeline.start({ steps: [step], isAtWork: () => isAtWork });
+    const projectId = await run.newProject();
+    await run.append(named(projectId, names("a", 50)));
+    await reached;
+    isAtWork = false;
+    await run.append(named(projectId, names("b", 50)));
+    expect(run.log.lanes.waiting().get(projectId)).toBe(100);
+    release();
+    await run.settle();
+    await run.append(named(projectId, names("c", 5)));
+    await run.settle();
+    const all = await stored(run, projectId);
+    expect(all.map(({ name }) => name)).toEqual([
+      ...names("a", 50),
+      ...names("b", 50),
+      ...names("c", 5),
+    ]);
+    expect(all.at(-1)).toEqual({ name: "c4", passed: false });
+  });
+
+  it("[PI-84] gives no event to a step again for being read again by the store", async () => {
+    const seen = new Set<string>();
+    const onlyOnce: Step = {
+      name: "only once",
+      run: (entries) =>
+        entries.map(({ event }) => {
+          if (seen.has(event.uuid)) return { kind: "drop", reason: "seen before" };
+          seen.add(event.uuid);
+          return { kind: "keep", event };
+        }),
+    };
+    let open = () => {};
+    const opened = new Promise<void>((resolve) => {
+      open = resolve;
+    });
+    const run = await pipeline.start({
+      steps: [onlyOnce],
+      events: (real) => ({
+        ...real,
+        insert: async (batch) => {
+          await opened;
+          return real.insert(batch);
+        },
+      }),
+    });
+    const projectId = await run.newProject();
+    // More than wait for the store in memory.
+    for (let n = 0; n < 25; n++) await run.append(named(projectId, names(`${n}-`, 1000)));
+    await run.log.lanes.passed(projectId, 60_000);
+    await run.pendingPersons.caughtUp(await run.log.end());
+    open();
+    await run.settle();
+    expect(await run.events.count({ projectId })).toBe(25_000);
+    expect(run.counts.dropped).toBe(0);
+  }, 120_000);
+
+  it("[PI-84] goes on after a restart with what had not passed, and doubles nothing", async () => {
+    const { step, reached } = holdingStep(({ event }) => event === "a30");
+    const first = await pipeline.start({ steps: [step] });
+    const projectId = await first.newProject();
+    for (const event of named(projectId, names("a", 60))) await first.append([event]);
+    await reached;
+    // As a process that dies: what is under way comes to nothing.
+    await pipeline.closeStores();
+    const second = await pipeline.start({ steps: [holdingStep(() => false).step] });
+    await second.append(named(projectId, ["b"]));
+    await second.settle();
+    expect(await stored(second, projectId)).toEqual(
+      [...names("a", 60), "b"].map((name) => ({ name, passed: true })),
+    );
+  }, 60_000);
+
+  it("[PI-72] takes no event through its steps twice while the log does not take what became of it", async () => {
+    let runs = 0;
+    let refusals = 3;
+    const { log, newProject } = await pipeline.openStores();
+    const projectId = await newProject();
+    const events = named(projectId, ["a", "b"]);
+    await log.lanes.append(projectId, events);
+    const counted: string[] = [];
+    const lanes: EventLog["lanes"] = {
+      ...log.lanes,
+      pass: async (id, passed) => {
+        if (refusals-- > 0) throw new Error("full");
+        return log.lanes.pass(id, passed);
+      },
+    };
+    const step: Step = {
+      name: "count",
+      run: (entries, { whenDurable }) => {
+        runs++;
+        whenDurable(() => counted.push(`${log.lanes.waiting().get(projectId) ?? 0}`));
+        return entries.map(({ event }) => ({ kind: "keep", event }));
+      },
+    };
+    const logged: string[] = [];
+    const running = startLanes({
+      log: { ...log, lanes },
+      geoIp: { lookup: () => ({}) },
+      steps: [step],
+      pendingPersons: { addToLane() {}, catchUpLaneTo() {}, passed() {} },
+      logger: { error: (_fields, message) => logged.push(message) },
+      timing: { retryMs: 1, longestRetryMs: 2 },
+    });
+    expect(await log.lanes.passed(projectId, 60_000)).toBe(true);
+    await running.close();
+    expect(runs).toBe(1);
+    expect(counted).toEqual(["0"]);
+    expect(logged).toHaveLength(3);
+    const { entries } = await log.read(0, 10, AbortSignal.any([]));
+    expect(entries.map(({ event }) => event.uuid)).toEqual(events.map(({ uuid }) => uuid));
+  });
+
+  it("[PI-85] answers flag requests when changes have passed and are applied, in time whatever waits", async () => {
+    const { step, reached, release } = holdingStep(({ event }) => event === "held");
+    const run = await pipeline.start({ steps: [step] });
+    const projectId = await run.newProject();
+    const change = (event: string, distinctId: string, plan: string) =>
+      sampleEvent({ projectId, event, distinctId, properties: { $set: { plan } } });
+    await run.append([change("quick", "ann", "pro")]);
+    await run.pendingPersons.settled(projectId, { distinctIds: ["ann"] });
+    const ann = await run.persons.personByDistinctId(projectId, "ann");
+    expect(ann?.properties).toMatchObject({ plan: "pro" });
+    await run.append([change("held", "bob", "pro")]);
+    await reached;
+    // Nobody else waits, and this one no longer than its bound.
+    expect(await run.pendingPersons.settled(projectId, { distinctIds: ["eve"] })).toBeUndefined();
+    await run.pendingPersons.settled(projectId, { distinctIds: ["bob"] });
+    expect(await run.persons.personByDistinctId(projectId, "bob")).toBeUndefined();
+    release();
+    await run.settle();
+    const bob = await run.persons.personByDistinctId(projectId, "bob");
+    expect(bob?.properties).toMatchObject({ plan: "pro" });
+    expect(await run.pendingPersons.settled(projectId, { distinctIds: ["bob"] })).toBeUndefined();
+  });
+
+  it("[PI-70] tells in a receipt that an event waits in its lane, and what became of it later", async () => {
+    const { step, reached, release } = holdingStep(({ event }) => event === "a");
+    const sort: Step = eventStep({
+      name: "sort",
+      run: ({ event }) =>
+        event.event === "a"
+          ? { kind: "drop", by: "Sort (1) v1", reason: "unwanted" }
+          : { kind: "keep", event },
+    });
+    const run = await pipeline.start({ steps: [step, sort] });
+    const projectId = await run.newProject();
+    const events = named(projectId, ["a", "b"]);
+    await run.append(events);
+    await reached;
+    const refusals = { find: async () => [] };
+    const deps = { events: run.events, log: run.log, refusals };
+    const outcomes = () =>
+      Promise.all(
+        events.map(async ({ uuid }) => (await findReceipt(deps, projectId, uuid))?.receipt),
+      );
+    expect(await outcomes()).toEqual([
+      { outcome: "queued", position: null },
+      { outcome: "queued", position: null },
+    ]);
+    release();
+    await run.settle();
+    expect(await outcomes()).toMatchObject([
+      { outcome: "dropped", by: "Sort (1) v1", reason: "unwanted" },
+      { outcome: "stored", changedBy: ["hold"] },
+    ]);
+    expect(run.counts).toMatchObject({ dropped: 1 });
+  });
+
+  it("[PI-58] sets aside an entry of a lane that cannot be read", async () => {
+    const { log, newProject } = await pipeline.openStores();
+    const projectId = await newProject();
+    await log.lanes.append(projectId, named(projectId, ["a", "b", "c"]));
+    await pipeline.closeStores();
+    const file = new Database(join(pipeline.folder, "log.sqlite"));
+    const [row] = file.prepare("select lines from lane_segments").all() as { lines: string }[];
+    const damaged = row?.lines.replace('"b"', "#") ?? "";
+    file.prepare("update lane_segments set lines = ?").run(damaged);
+    file.close();
+    const run = await pipeline.start({ steps: [holdingStep(() => false).step] });
+    await run.settle();
+    expect((await stored(run, projectId)).map(({ name }) => name)).toEqual(["a", "c"]);
+    const letters = await run.events.deadLetters({ limit: 10 });
+    expect(letters.map(({ reason }) => reason)).toEqual([
+      expect.stringContaining("cannot be read from the log"),
+    ]);
+  });
+
+  it("[PI-47] closes though a lane does not get to its end", async () => {
+    const { step, reached } = holdingStep(() => true);
+    const around: Around = { steps: [step] };
+    const run = await pipeline.start(around);
+    const projectId = await run.newProject();
+    await run.append(named(projectId, ["a"]));
+    await reached;
+    await pipeline.stopWorker();
+    expect(run.log.lanes.waiting()).toEqual(new Map([[projectId, 1]]));
+  });
+});

@@ -1,0 +1,204 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
+import type { GeoIp } from "../persons/geo-ip.ts";
+import type { EventLog, PassedEvent } from "./event-log.ts";
+import type { PendingLanes } from "./pending-lanes.ts";
+import { addGeoProperties } from "./steps/add-geo-properties.ts";
+import { runSteps, type Step, type StepsOutcome } from "./steps/step.ts";
+
+export interface LanesDeps {
+  readonly log: Pick<EventLog, "end" | "lanes">;
+  readonly geoIp: GeoIp;
+  /** Steps after the built-in ones, in order. */
+  readonly steps: readonly Step[];
+  readonly pendingPersons: Pick<PendingLanes, "addToLane" | "catchUpLaneTo" | "passed">;
+  readonly logger: { error(fields: object, message: string): void };
+  readonly timing?: Partial<LanesTiming>;
+}
+
+export interface LanesTiming {
+  /** First pause after a failure; doubles up to `longestRetryMs`. */
+  readonly retryMs: number;
+  readonly longestRetryMs: number;
+  /** Longest that closing waits for what is in lanes. */
+  readonly drainMs: number;
+}
+
+const DEFAULT_TIMING: LanesTiming = { retryMs: 100, longestRetryMs: 5000, drainMs: 3000 };
+
+/** What brings events through their project's transformations into the log. */
+export interface Lanes {
+  /** To be told of a project whose lane has got events. */
+  wake(projectId: number): void;
+  /** Takes what lanes hold through, for a bounded time, and stops. What is left waits for the next start. */
+  close(): Promise<void>;
+}
+
+/** Runs become longer until they take this time, and shorter where they take more than that. */
+const RUN_MS = 250;
+const LONG_RUN_MS = 1000;
+const FIRST_RUN_LENGTH = 4;
+const LONGEST_RUN_LENGTH = 1000;
+
+/**
+ * Starts taking events through lanes, each lane by itself (decision record 24): a project whose
+ * steps are slow is waited for by nobody else. What became of a run is appended to the log in the
+ * commit with which the run leaves its lane; while that is on its way to the disk, the next run is
+ * in the steps.
+ */
+export function startLanes(deps: LanesDeps): Lanes {
+  const { log, pendingPersons, logger } = deps;
+  const timing = { ...DEFAULT_TIMING, ...deps.timing };
+  const steps = [addGeoProperties(deps.geoIp), ...deps.steps];
+  const stop = new AbortController();
+  const running = new Map<number, Promise<void>>();
+  const passingOn = new Set<Promise<void>>();
+  /** By project. */
+  const runLengths = new Map<number, number>();
+
+  const pause = (ms: number) => delay(ms, undefined, { signal: stop.signal }).catch(() => {});
+
+  /** Takes a lane through until it is empty. */
+  async function follow(projectId: number): Promise<void> {
+    let after = log.lanes.begin(projectId);
+    let passing: Promise<void> = Promise.resolve();
+    try {
+      for (;;) {
+        const length = runLengths.get(projectId) ?? FIRST_RUN_LENGTH;
+        const { entries, end } = log.lanes.read(projectId, after, length);
+        if (entries.length === 0 && end === after) {
+          await passing;
+          // What was captured meanwhile stands in the lane by now.
+          const isEmpty = log.lanes.end(projectId) <= after;
+          if (isEmpty || stop.signal.aborted) return;
+          continue;
+        }
+        if (entries.length === 0) logger.error({ projectId, after, end }, "a lane has lost events");
+        const startedAt = performance.now();
+        const became = await takeThrough(entries);
+        if (stop.signal.aborted) return;
+        const tookMs = performance.now() - startedAt;
+        if (entries.length === length) runLengths.set(projectId, nextLength(length, tookMs));
+        await passing;
+        if (stop.signal.aborted) return;
+        passing = passOn(projectId, end, became);
+        after = end;
+      }
+    } finally {
+      // Who begins anew has to know where.
+      await passing;
+    }
+  }
+
+  async function takeThrough(entries: readonly LoggedEvent[]): Promise<Became> {
+    const whenDurable: (() => void)[] = [];
+    const outcomes = await runSteps(steps, entries, {
+      whenDurable: (told) => whenDurable.push(told),
+    });
+    return {
+      events: entries.map((entry, index) => passedEventOf(entry, outcomes[index] as StepsOutcome)),
+      captured: outcomes.flatMap((one) => (one.kind === "dead-letter" ? [] : one.captured)),
+      whenDurable,
+    };
+  }
+
+  function passOn(projectId: number, upTo: number, became: Became): Promise<void> {
+    const passing = persist(projectId, upTo, became).finally(() => passingOn.delete(passing));
+    passingOn.add(passing);
+    return passing;
+  }
+
+  /** Tries until the log takes it, or everything stops. */
+  async function persist(projectId: number, upTo: number, became: Became): Promise<void> {
+    const { events, captured, whenDurable } = became;
+    for (let failures = 0; !stop.signal.aborted; ) {
+      try {
+        const { positions, places } = await log.lanes.pass(projectId, { upTo, events, captured });
+        const entries = captured.map((event, index) => ({
+          position: places[index] ?? Number.NaN,
+          event,
+        }));
+        pendingPersons.addToLane(projectId, entries);
+        pendingPersons.passed(projectId, upTo, positions.at(-1) ?? 0);
+        for (const tell of whenDurable) tell();
+        return;
+      } catch (error) {
+        failures++;
+        const message =
+          "what transformations made of events could not be stored, and is tried again";
+        logger.error({ err: error, projectId, failures }, message);
+        await pause(Math.min(timing.retryMs * 2 ** (failures - 1), timing.longestRetryMs));
+      }
+    }
+  }
+
+  function wake(projectId: number): void {
+    if (stop.signal.aborted || running.has(projectId)) return;
+    const followed = follow(projectId)
+      .catch((error: unknown) => {
+        logger.error({ err: error, projectId }, "a lane stood still and goes on");
+        return pause(timing.retryMs);
+      })
+      .then(() => {
+        running.delete(projectId);
+        if (log.lanes.waiting().has(projectId)) wake(projectId);
+      });
+    running.set(projectId, followed);
+  }
+
+  for (const projectId of log.lanes.waiting().keys()) {
+    pendingPersons.catchUpLaneTo(projectId, log.lanes.end(projectId));
+    wake(projectId);
+  }
+
+  return {
+    wake,
+    async close() {
+      const timeUp = new AbortController();
+      const idle = async () => {
+        while (running.size > 0 && !timeUp.signal.aborted) await Promise.all(running.values());
+      };
+      const timer = delay(timing.drainMs, undefined, { signal: timeUp.signal }).catch(() => {});
+      await Promise.race([idle(), timer]);
+      timeUp.abort();
+      stop.abort();
+      await Promise.all(passingOn);
+    },
+  };
+}
+
+/** What a run came to. */
+interface Became {
+  readonly events: readonly PassedEvent[];
+  readonly captured: readonly CapturedEvent[];
+  readonly whenDurable: readonly (() => void)[];
+}
+
+/** What a run came to is durable only as a whole: it should not take long, nor many commits. */
+function nextLength(length: number, tookMs: number): number {
+  if (tookMs < RUN_MS) return Math.min(2 * length, LONGEST_RUN_LENGTH);
+  return tookMs > LONG_RUN_MS ? Math.ceil((length * RUN_MS) / tookMs) : length;
+}
+
+function passedEventOf({ event, propertiesText }: LoggedEvent, outcome: StepsOutcome): PassedEvent {
+  switch (outcome.kind) {
+    case "keep": {
+      const { changedBy, entry } = outcome;
+      const renamed = entry.event.uuid === event.uuid ? {} : { renamedFrom: event.uuid };
+      return {
+        event: entry.event,
+        passage: { kind: "kept", changedBy, ...renamed },
+        ...(entry.propertiesText !== undefined && { propertiesText: entry.propertiesText }),
+      };
+    }
+    case "drop": {
+      const { by, reason } = outcome;
+      // Its receipt needs no more than that.
+      return { event: { ...event, properties: {} }, passage: { kind: "dropped", by, reason } };
+    }
+    case "dead-letter": {
+      const text = propertiesText === undefined ? {} : { propertiesText };
+      return { event, passage: { kind: "set-aside", reason: outcome.reason }, ...text };
+    }
+  }
+}
