@@ -129,9 +129,9 @@ function noteNeeds(
 ): void {
   const { projectId, unknownIds, linkedIds } = run;
   const { distinctId, link } = update;
-  if (!held.find(projectId, distinctId)) unknownIds.add(distinctId);
+  if (held.find(projectId, distinctId) === undefined) unknownIds.add(distinctId);
   if (link) {
-    if (!held.find(projectId, link.otherId)) unknownIds.add(link.otherId);
+    if (held.find(projectId, link.otherId) === undefined) unknownIds.add(link.otherId);
     linkedIds.add(link.otherId).add(distinctId);
   }
   if (!isFresh) return;
@@ -197,11 +197,14 @@ async function loadLedger(
         .where("project_id", "=", projectId)
         .execute()
     : [];
-  const nobodys = await holdPersons(transaction, projectId, { unknownIds, held, statements });
-  const releases = await releasesOf(transaction, projectId, nobodys);
-  const findStored = (distinctId: string) => held.find(projectId, distinctId);
+  await holdPersons(transaction, projectId, { unknownIds, held, statements });
+  const findStored = (distinctId: string) => held.find(projectId, distinctId) ?? undefined;
   const ledger = new PersonLedger({
-    uuidOf: (distinctId) => personUuid(projectId, distinctId, releases.get(distinctId)),
+    uuidOf(distinctId) {
+      const uuid = held.uuidOfNobody(projectId, distinctId);
+      if (uuid === undefined) throw new Error("an id was not looked for before it was used");
+      return uuid;
+    },
     findStored,
     continuityFlagKeys: continuityFlagKeys.get(projectId) ?? [],
     groupTypes,
@@ -220,7 +223,7 @@ async function loadLedger(
   return ledger;
 }
 
-/** Reads who has some ids, and holds them; returns the ids nobody has. */
+/** Reads who has some ids, and holds them, as well as that nobody has one. */
 async function holdPersons(
   transaction: Transaction<Schema>,
   projectId: number,
@@ -233,8 +236,8 @@ async function holdPersons(
     held: HeldPersons;
     statements: PersonStatements;
   },
-): Promise<readonly string[]> {
-  if (unknownIds.size === 0) return [];
+): Promise<void> {
+  if (unknownIds.size === 0) return;
   const nobodys = new Set(unknownIds);
   for await (const some of inTurns([...unknownIds])) {
     const rows = await statements.findPersons(
@@ -246,7 +249,11 @@ async function holdPersons(
       nobodys.delete(row.distinct_id);
     }
   }
-  return [...nobodys];
+  const releases = await releasesOf(transaction, projectId, [...nobodys]);
+  for (const distinctId of nobodys) {
+    const uuid = personUuid(projectId, distinctId, releases.get(distinctId));
+    held.keepNobody(projectId, distinctId, uuid);
+  }
 }
 
 function decodePerson(

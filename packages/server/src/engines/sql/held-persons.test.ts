@@ -99,6 +99,29 @@ it("[PE-30] a held person is the same one under each of its ids, until it is gon
   expect(held.byRow(1)).toBeUndefined();
 });
 
+it("[PE-30] that nobody has an id is held as well, until somebody has", () => {
+  const held = new HeldPersons();
+  const version = { position: 0, changes: 0 };
+  held.keepNobody(5, "a", "uuid-of-a");
+  held.finish(version);
+  for (let first = 0; first < 20_000; first += 1000) {
+    held.begin(version);
+    for (let id = first; id < first + 1000; id++) held.keepNobody(5, `other ${id}`, `uuid-${id}`);
+    expect(held.find(5, "a")).toBeNull();
+    expect(held.uuidOfNobody(5, "a")).toBe("uuid-of-a");
+    held.finish(version);
+  }
+  expect(held.find(5, "other 0")).toBeUndefined();
+  held.begin(version);
+  const ada = person(1);
+  held.keep(5, "a", ada);
+  expect(held.find(5, "a")).toBe(ada);
+  expect(held.uuidOfNobody(5, "a")).toBeUndefined();
+  held.finish(version);
+  held.begin({ position: 0, changes: 1 });
+  expect(held.uuidOfNobody(5, "other 19999")).toBeUndefined();
+});
+
 describeEachSqlEngine("persons that two processes apply events to", (open) => {
   it("[PE-30] are read again after the other one changed them", async () => {
     const database = await open();

@@ -57,18 +57,27 @@ export class HeldPersons {
     this.#version = version;
   }
 
-  find(projectId: number, distinctId: string): LedgerPerson | undefined {
-    const known = this.#young.ids.get(projectId)?.get(distinctId);
-    if (known) return known.isDropped ? undefined : known.person;
-    const old = this.#old.ids.get(projectId)?.get(distinctId);
-    if (!old || old.isDropped) return undefined;
-    this.#keepId(projectId, distinctId, old);
-    return old.person;
+  /** The person of an id; `null` for an id nobody has; `undefined` when it must be read. */
+  find(projectId: number, distinctId: string): LedgerPerson | null | undefined {
+    const known = this.#find(projectId, distinctId);
+    if (typeof known === "string") return null;
+    return known?.isDropped === false ? known.person : undefined;
+  }
+
+  /** UUID of whoever will be the person of an id that nobody has. */
+  uuidOfNobody(projectId: number, distinctId: string): string | undefined {
+    const known = this.#find(projectId, distinctId);
+    return typeof known === "string" ? known : undefined;
   }
 
   /** By the person's row. */
   byRow(row: number): LedgerPerson | undefined {
     return this.#heldUnder(row)?.person;
+  }
+
+  /** Keeps that nobody has an id, and who would. */
+  keepNobody(projectId: number, distinctId: string, uuid: string): void {
+    this.#setId(projectId, distinctId, uuid);
   }
 
   /** Keeps a stored person as the one to be found under an id. */
@@ -94,7 +103,17 @@ export class HeldPersons {
     return this.#young.persons.get(row) ?? this.#old.persons.get(row);
   }
 
-  #keepId(projectId: number, distinctId: string, held: Held): void {
+  /** What is under an id, which is used now. */
+  #find(projectId: number, distinctId: string): Held | string | undefined {
+    const known = this.#young.ids.get(projectId)?.get(distinctId);
+    if (known !== undefined) return known;
+    const old = this.#old.ids.get(projectId)?.get(distinctId);
+    if (typeof old === "string") this.#setId(projectId, distinctId, old);
+    else if (old?.isDropped === false) this.#keepId(projectId, distinctId, old);
+    return old;
+  }
+
+  #setId(projectId: number, distinctId: string, held: Held | string): void {
     const young = this.#young;
     let ids = young.ids.get(projectId);
     if (!ids) {
@@ -103,6 +122,11 @@ export class HeldPersons {
     }
     if (!ids.has(distinctId)) young.idCount++;
     ids.set(distinctId, held);
+  }
+
+  #keepId(projectId: number, distinctId: string, held: Held): void {
+    this.#setId(projectId, distinctId, held);
+    const young = this.#young;
     const { row } = held.person;
     if (row === null || young.persons.has(row)) return;
     young.persons.set(row, held);
@@ -135,8 +159,8 @@ interface Held {
 }
 
 interface Generation {
-  /** By project. */
-  readonly ids: Map<number, Map<string, Held>>;
+  /** By project; a UUID where nobody has the id. */
+  readonly ids: Map<number, Map<string, Held | string>>;
   idCount: number;
   /** By row: everybody whom an id of the same generation leads to. */
   readonly persons: Map<number, Held>;
