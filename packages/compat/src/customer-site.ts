@@ -90,8 +90,9 @@ export async function openCustomerSite(api: string): Promise<CustomerSite> {
   };
 }
 
-// The SDK takes a driven browser for a robot and would keep its events to itself.
-const SETTINGS = { opt_out_useragent_filter: true };
+// The SDK takes a driven browser for a robot and would keep its events to itself; it gives up flags
+// after three seconds, in which a machine that runs much else may not have answered.
+const SETTINGS = { opt_out_useragent_filter: true, feature_flag_request_timeout_ms: 60_000 };
 
 function readDistFile(packageName: string, file: string): Buffer {
   const manifest = createRequire(import.meta.url).resolve(`${packageName}/package.json`);

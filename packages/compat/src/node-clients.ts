@@ -101,8 +101,15 @@ export function openCurrentClient(
   });
 }
 
-// Without patience a refused request is retried for ten seconds; batches go out when a test says so.
-const patience = { fetchRetryCount: 0, flushInterval: 60_000, flushAt: 50 };
+// By themselves clients try a refused request again for ten seconds, and give up an answer that takes
+// three, as answers may where the machine runs much else; batches go out when a test says so.
+const patience = {
+  fetchRetryCount: 0,
+  requestTimeout: 60_000,
+  featureFlagsRequestTimeoutMs: 60_000,
+  flushInterval: 60_000,
+  flushAt: 50,
+};
 
 /** Older SDKs queue an event a moment after `capture` returns, and `flush` does not wait for it. */
 function afterQueueing(): Promise<void> {

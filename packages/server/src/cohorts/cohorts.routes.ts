@@ -73,6 +73,8 @@ export function cohortRoutes(
     scope: "Cohort",
     find: (projectId, id) => cohorts.cohort(projectId, id),
   });
+  const find = (request: FastifyRequest) =>
+    cohorts.cohort(projectOf(request).id, pathIdOf(request));
   // Files are read while they arrive: what came of them waits for the rest of their form.
   const files = new WeakMap<FastifyRequest, MemberFileReader>();
   const takesCsv = takesFile("csv", (request) => {
@@ -286,6 +288,7 @@ export function cohortRoutes(
       },
     },
     async (request) => {
+      await find(request);
       const { person_ids, distinct_ids } = request.body;
       const persons = namedPersonsOf(
         { attr: "person_ids", sent: person_ids },
@@ -318,6 +321,7 @@ export function cohortRoutes(
       },
     },
     async (request) => {
+      await find(request);
       const { person_id, distinct_id } = request.body;
       if (person_id === undefined && distinct_id === undefined) {
         throw new Refusal("required", "This field is required.", { attr: "person_id" });

@@ -1,3 +1,4 @@
+import type { FastifyRequest } from "fastify";
 import { type TSchema, Type } from "typebox";
 import type { AccountStore, Project, User } from "../accounts/account-store.ts";
 import { usersById } from "../accounts/users-by-id.ts";
@@ -106,11 +107,12 @@ export function experimentPartRoutes<
     async (request) => wire(await parts.part(projectOf(request).id, pathIdOf(request))),
   );
 
+  const find = (request: FastifyRequest) => parts.part(projectOf(request).id, pathIdOf(request));
   for (const method of ["PATCH", "PUT"] as const) {
     app.route({
       method,
       url: `${path}/:id`,
-      ...access("experiment:write"),
+      ...access("experiment:write", "project", find),
       schema: {
         tags,
         summary: method === "PUT" ? summaries.put : summaries.patch,

@@ -210,10 +210,12 @@ export function experimentRoutes(
     (request) => update(request, request.body),
   );
 
+  const find = (request: FastifyRequest) =>
+    experiments.experiment(projectOf(request).id, pathIdOf(request));
   app.put(
     EXPERIMENT,
     {
-      ...access("experiment:write"),
+      ...access("experiment:write", "project", find),
       schema: {
         tags,
         summary: "Change an experiment, naming it and its flag",
@@ -276,7 +278,7 @@ export function experimentRoutes(
     app.post(
       `${EXPERIMENT}/${name}`,
       {
-        ...access("experiment:write"),
+        ...access("experiment:write", "project", find),
         schema: { tags, summary, ...(body && { body }), response: { 200: Experiment } },
       },
       async (request) =>

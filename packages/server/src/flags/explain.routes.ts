@@ -63,7 +63,9 @@ export function explainRoutes(
   app.post(
     EXPLAIN,
     {
-      ...access("feature_flag:read"),
+      ...access("feature_flag:read", "project", (request) =>
+        answer(request, explainedPersonOf({ distinct_id: "" })),
+      ),
       schema: {
         tags,
         summary: "Explain a flag's value for a person, with properties that win over stored ones",

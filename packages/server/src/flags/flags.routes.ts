@@ -222,10 +222,11 @@ export function flagRoutes(
     async (request) => wire(await update(request, request.body, true)),
   );
 
+  const find = (request: FastifyRequest) => flags.flag(projectOf(request).id, pathIdOf(request));
   app.put(
     FLAG,
     {
-      ...access("feature_flag:write"),
+      ...access("feature_flag:write", "project", find),
       schema: {
         tags,
         summary: "Change a flag, naming its key",

@@ -20,9 +20,20 @@ export interface Access {
   readonly on: "project" | "organization" | "user";
 }
 
-/** Route options that declare {@link Access}. */
-export function access(scope: Scope | "any-key", on: Access["on"] = "project") {
-  return { config: { access: { scope, on } satisfies Access } };
+/** Throws where there is nothing of the kind that a request's path names. */
+export type FindNamed = (request: FastifyRequest) => Promise<unknown>;
+
+/**
+ * Route options that declare {@link Access}.
+ * @param find asked where fields of the body are not as they should be: that there is nothing to
+ * change is said first
+ */
+export function access(
+  scope: Scope | "any-key",
+  on: Access["on"] = "project",
+  find: FindNamed | null = null,
+) {
+  return { config: { access: { scope, on } satisfies Access, find } };
 }
 
 /**
@@ -107,6 +118,7 @@ export function managementApi(
       if (route.schema?.hide) return;
       const { access } = (route.config ?? {}) as { access?: Access };
       if (!access) throw new Error(`${route.url} declares no access`);
+      route.attachValidation = true;
       // The description of the API tells the scope, and the test that walks all routes reads it there.
       const scopes = access.scope === "any-key" ? [] : [access.scope];
       route.schema = { ...route.schema, security: [{ personalKey: scopes }] };
@@ -136,6 +148,14 @@ export function managementApi(
       if (request.body instanceof UnreadableBody) throw request.body.refusal;
       // No body is an object without fields: the first required one is then named.
       if (request.body === undefined) request.body = {};
+    });
+    management.addHook("preHandler", async (request) => {
+      const { validationError, body } = request;
+      if (!validationError) return;
+      const { find } = request.routeOptions.config as Partial<ReturnType<typeof access>["config"]>;
+      const isObject = typeof body === "object" && body !== null && !Array.isArray(body);
+      if (validationError.validationContext === "body" && isObject) await find?.(request);
+      throw validationError;
     });
     withMethodsChecked(management, (checked) => {
       register(checked);

@@ -88,6 +88,27 @@ test("every schema compiles, though a service does so only when one is used", ()
   }
 });
 
+test("[AC-58] that there is no such thing is said before what is wrong with the body", async () => {
+  const unknown: Record<string, string> = {
+    project_id: String(projectId),
+    organization_id: organizationId,
+    uuid: "00000000-0000-4000-8000-000000000000",
+  };
+  const asked = operations.filter(
+    ({ method, path, takesBody }) =>
+      takesBody && method !== "GET" && /\{(?!project_id|organization_id)/.test(path),
+  );
+  expect(asked.length).toBeGreaterThan(25);
+  for (const { method, path } of asked) {
+    const answer = await service.app.inject({
+      method,
+      url: path.replace(/\{(\w+)\}/g, (_, name: string) => unknown[name] ?? "999999"),
+      headers: { authorization: `Bearer ${fullKey}`, "content-type": "application/json" },
+    });
+    expect([method, path, answer.statusCode]).toEqual([method, path, 404]);
+  }
+});
+
 const makeKey = async (body: object): Promise<string> => {
   const answer = await service.app.inject({
     method: "POST",

@@ -236,6 +236,7 @@ export function personRoutes(
     async (request) => wirePerson(await persons.person(projectOf(request).id, nameOf(request))),
   );
 
+  const find = (request: FastifyRequest) => persons.person(projectOf(request).id, nameOf(request));
   const change = (
     request: FastifyRequest,
     changes: { set?: JsonObject; unset?: readonly string[] },
@@ -251,7 +252,7 @@ export function personRoutes(
     app.route({
       method,
       url: PERSON,
-      ...access("person:write"),
+      ...access("person:write", "project", find),
       schema: {
         tags,
         summary: "Set properties of a person; those that are not named stay",
@@ -269,7 +270,7 @@ export function personRoutes(
   app.post(
     `${PERSON}/update_property`,
     {
-      ...access("person:write"),
+      ...access("person:write", "project", find),
       schema: {
         tags,
         summary: "Set a property of a person",
@@ -284,7 +285,7 @@ export function personRoutes(
   app.post(
     `${PERSON}/delete_property`,
     {
-      ...access("person:write"),
+      ...access("person:write", "project", find),
       schema: {
         tags,
         summary: "Remove a property of a person",

@@ -356,7 +356,9 @@ export function transformationConfigRoutes(
   app.post(
     `${CONFIG}/job`,
     {
-      ...writes,
+      ...access("plugin:write", "project", (request) =>
+        configs.config(projectOf(request), pathIdOf(request)),
+      ),
       schema: {
         tags,
         summary: "Run one of a transformation's jobs",
