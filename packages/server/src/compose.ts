@@ -400,6 +400,8 @@ async function compose(
     observer: countTransformations(metrics),
     siteUrl,
     recordDays: config.receiptDays,
+    versions: transformationStore,
+    versionsKept: config.versionsKept,
     clock: now,
     newUuid,
     reportFault,

@@ -161,6 +161,16 @@ const Settings = Type.Object({
     expects: "none, config, install or root",
     default: "root",
   }),
+  versionsKept: Type.Integer({
+    flag: "versions-kept",
+    env: "HEDGEROW_VERSIONS_KEPT",
+    description:
+      "newest versions of each transformation's source that are kept however long ago they were replaced; others go with the receipts",
+    expects: "a whole number from 1 to 10000",
+    minimum: 1,
+    maximum: 10000,
+    default: 20,
+  }),
   pluginFolder: optionalText({
     flag: "plugin-folder",
     env: "HEDGEROW_PLUGIN_FOLDER",
@@ -344,6 +354,7 @@ function decode(name: SettingName, text: string): unknown {
   switch (name) {
     case "port":
     case "receiptDays":
+    case "versionsKept":
     case "logRetentionMb":
     case "logRetentionHours":
     case "duckdbMemoryMb":

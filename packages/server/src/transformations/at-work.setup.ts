@@ -83,6 +83,8 @@ export async function transformationsPipeline(
     ...(options.isAllowed && { isAllowed: options.isAllowed }),
     siteUrl: "https://hedgerow.test",
     recordDays: 30,
+    versions: store,
+    versionsKept: 20,
     clock,
     newUuid: () => v7(),
     reportFault: (error) => faults.push(error),

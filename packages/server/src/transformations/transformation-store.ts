@@ -98,4 +98,10 @@ export interface TransformationStore {
   ): Promise<{ count: number; versions: readonly VersionSummary[] }>;
 
   version(id: number, version: number): Promise<CompiledVersion | undefined>;
+
+  /**
+   * Forgets versions that another took the place of before a time, but for the newest ones of each
+   * transformation, the current one among them; tells how many.
+   */
+  pruneVersions(replacedBefore: Date, keepNewest: number): Promise<number>;
 }

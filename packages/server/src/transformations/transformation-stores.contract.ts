@@ -281,6 +281,38 @@ export function transformationStoresContract(
       ]);
     });
 
+    test("[TM-28] versions that were replaced long ago are forgotten, but for the newest ones", async () => {
+      const day = (date: number) => new Date(Date.UTC(2026, 0, date));
+      const [edited, still] = [await create(), await create()];
+      for (const [index, date] of [2, 3, 4, 20].entries()) {
+        await store.update(
+          edited.id,
+          () => ({}),
+          { ...source(`v${index + 2}`), ifVersion: index + 1 },
+          { ...write, now: day(date) },
+        );
+      }
+      const kept = async ({ id }: { id: number }) =>
+        (await store.versions(id, everything)).versions.map(({ version }) => version);
+      await store.pruneVersions(day(4), 2);
+      expect(await kept(edited)).toEqual([5, 4, 3]);
+      await store.pruneVersions(day(10), 3);
+      expect(await kept(edited)).toEqual([5, 4, 3]);
+      await store.pruneVersions(day(10), 1);
+      expect(await kept(edited)).toEqual([5, 4]);
+      await store.pruneVersions(day(31), 1);
+      expect(await kept(edited)).toEqual([5]);
+      expect(await kept(still)).toEqual([1]);
+      expect(await store.version(edited.id, 5)).toMatchObject({ files: { "index.ts": "v5" } });
+      const next = await store.update(
+        edited.id,
+        () => ({}),
+        { ...source("v6"), ifVersion: 5 },
+        write,
+      );
+      expect(next).toMatchObject({ version: 6 });
+    });
+
     test("[TM-3] a source that changed meanwhile is not written over", async () => {
       const made = await create();
       const results = await Promise.all([saveSource(made, "left"), saveSource(made, "right")]);

@@ -22,6 +22,7 @@ import type {
   TransformationRecords,
   TransformationStorage,
 } from "./transformation-records.ts";
+import type { TransformationStore } from "./transformation-store.ts";
 
 /** Transformations as they run in this process. */
 export interface TransformationsAtWork {
@@ -68,6 +69,9 @@ export interface AtWorkDeps {
   readonly tryStartMs?: number;
   readonly siteUrl: string;
   readonly recordDays: number;
+  readonly versions: Pick<TransformationStore, "pruneVersions">;
+  /** Newest versions of each source that are kept, however long ago they were replaced. */
+  readonly versionsKept: number;
   readonly clock: () => Date;
   readonly newUuid: () => string;
   readonly reportFault: (error: unknown, context: string) => void;
@@ -168,7 +172,10 @@ export async function startTransformations(deps: AtWorkDeps): Promise<Transforma
 
   async function prune(): Promise<void> {
     try {
-      await deps.records.prune(new Date(clock().getTime() - deps.recordDays * DAY_MS));
+      const before = new Date(clock().getTime() - deps.recordDays * DAY_MS);
+      await deps.records.prune(before);
+      // Receipts name versions for as long.
+      await deps.versions.pruneVersions(before, deps.versionsKept);
     } catch (error) {
       reportFault(error, "old records of transformations could not be removed");
     }

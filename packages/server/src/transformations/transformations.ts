@@ -251,8 +251,13 @@ export function createTransformations({
 
   const versionOf = async (id: number, version: number): Promise<CompiledVersion> => {
     const found = await store.version(id, version);
-    if (!found) throw new Refusal("not_found", "Not found.");
-    return found;
+    if (found) return found;
+    const { versions } = await store.versions(id, { limit: 1, offset: 0 });
+    const wasThere = version > 0 && version < (versions[0]?.version ?? 0);
+    throw new Refusal(
+      "not_found",
+      wasThere ? `Version ${version} is not kept any more.` : "Not found.",
+    );
   };
 
   const filesOf = async ({ id, version }: Transformation): Promise<TransformationFiles> =>

@@ -1,6 +1,12 @@
 import type { Json, JsonObject } from "@hedgerow/core/json";
 import type { Transformation } from "@hedgerow/core/transformations/transformation";
-import type { ExpressionBuilder, Insertable, Selectable, Transaction } from "kysely";
+import {
+  type ExpressionBuilder,
+  type Insertable,
+  type Selectable,
+  sql,
+  type Transaction,
+} from "kysely";
 import type { Program } from "../../transformations/sandbox.ts";
 import type {
   SourceDraft,
@@ -185,6 +191,30 @@ export function createTransformationStore(database: SqlDatabase): Transformation
         .where("version", "=", version)
         .executeTakeFirst();
       return row && decodeVersion(row);
+    },
+
+    async pruneVersions(replacedBefore, keepNewest) {
+      const { numDeletedRows } = await writes
+        .deleteFrom("transformation_versions as old")
+        .where(({ exists, selectFrom }) =>
+          exists(
+            selectFrom("transformations")
+              .select("id")
+              .whereRef("transformations.id", "=", "old.transformation_id")
+              .where("old.version", "<=", sql<number>`transformations.version - ${keepNewest}`),
+          ),
+        )
+        .where(({ exists, selectFrom }) =>
+          exists(
+            selectFrom("transformation_versions as later")
+              .select("later.version")
+              .whereRef("later.transformation_id", "=", "old.transformation_id")
+              .whereRef("later.version", ">", "old.version")
+              .where("later.created_at", "<", encodeInstant(replacedBefore)),
+          ),
+        )
+        .executeTakeFirst();
+      return Number(numDeletedRows);
     },
   };
 }
