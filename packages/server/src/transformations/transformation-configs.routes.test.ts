@@ -377,7 +377,7 @@ describe("what it did", () => {
       ownMetrics: { seen: { kind: "sum" as const, value: 4 } },
     });
     api.clock.now = new Date("2026-03-01T12:30:00Z");
-    await api.records.addTallies([hour("2026-02-27T09:00:00Z"), hour("2026-03-01T12:00:00Z")], 5);
+    await api.records.addTallies([hour("2026-02-27T09:00:00Z"), hour("2026-03-01T12:00:00Z")]);
     const { body } = await get(`/${id}/metrics`);
     const sums = {
       in: 10,

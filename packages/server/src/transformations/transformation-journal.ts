@@ -84,7 +84,7 @@ export function createTransformationJournal({
     if (due.size === 0) return;
     tallies = new Map();
     try {
-      await records.addTallies([...due.values()].map(hourTallyOf), 0);
+      await records.addTallies([...due.values()].map(hourTallyOf));
     } catch (error) {
       reportFault(error, "counts of transformations could not be written");
       for (const [key, tally] of due) tallies.set(key, join(tally, tallies.get(key)));

@@ -84,13 +84,8 @@ export interface LogQuery extends ConfigRef {
 
 /** Counts and lines of transformations, for whoever looks after them. */
 export interface TransformationRecords {
-  /**
-   * Adds tallies, and remembers the log position up to which events are counted, in one
-   * transaction. Tallies of configs that are gone are left out.
-   */
-  addTallies(tallies: readonly HourTally[], countedUpTo: number): Promise<void>;
-  /** Log position up to which events are counted; 0 at first. */
-  countedUpTo(): Promise<number>;
+  /** Adds tallies, in one transaction. Those of configs that are gone are left out. */
+  addTallies(tallies: readonly HourTally[]): Promise<void>;
   /** Oldest first. */
   hours(query: HourQuery): Promise<readonly HourTally[]>;
   /** Of each config keeps the newest {@link MAX_LOG_LINES}. Lines of configs that are gone are left out. */

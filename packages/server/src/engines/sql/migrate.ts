@@ -16,6 +16,7 @@ import { frozenAnswers } from "./migrations/0016-frozen-answers.ts";
 import { cohortMemberIndex } from "./migrations/0017-cohort-member-index.ts";
 import { transformationsAtWork } from "./migrations/0018-transformations-at-work.ts";
 import { testAccounts } from "./migrations/0020-test-accounts.ts";
+import { durableCounts } from "./migrations/0023-durable-counts.ts";
 import type { SqlCapabilities, SqlDatabase } from "./sql-database.ts";
 
 /** A migration, written once for every engine. */
@@ -40,6 +41,7 @@ const MIGRATIONS: Readonly<Record<string, SqlMigration>> = {
   "0017-cohort-member-index": cohortMemberIndex,
   "0018-transformations-at-work": transformationsAtWork,
   "0020-test-accounts": testAccounts,
+  "0023-durable-counts": durableCounts,
 };
 
 /** Names of all steps, oldest first. */

@@ -377,10 +377,6 @@ export interface Schema {
     durations: string;
     own_metrics: string;
   };
-  /** One row: log position up to which events are in `transformation_hours`. */
-  transformation_count_position: {
-    position: number;
-  };
   transformation_logs: {
     config_id: number;
     id: string;

@@ -46,25 +46,11 @@ async function knownConfigs(
 /** {@link TransformationRecords} on SQL. */
 export function createTransformationRecords({ reads, writes }: SqlDatabase): TransformationRecords {
   return {
-    async addTallies(tallies, countedUpTo) {
+    async addTallies(tallies) {
       await writes.transaction().execute(async (transaction) => {
         const isKnown = await knownConfigs(transaction, tallies);
         for (const tally of tallies.filter(isKnown)) await addTally(transaction, tally);
-        await transaction
-          .updateTable("transformation_count_position")
-          .set({
-            position: sql`case when position < ${countedUpTo} then ${countedUpTo} else position end`,
-          })
-          .execute();
       });
-    },
-
-    async countedUpTo() {
-      const { position } = await reads
-        .selectFrom("transformation_count_position")
-        .select("position")
-        .executeTakeFirstOrThrow();
-      return position;
     },
 
     async hours({ projectId, configId, from, before }) {
