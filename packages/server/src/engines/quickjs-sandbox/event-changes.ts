@@ -12,6 +12,9 @@ const SAID = [SUCCEEDED_PROPERTY, FAILED_PROPERTY];
 /** What no transformation changes. */
 const FIXED = [...SAID, HOPS_PROPERTY];
 
+/** How a change begins that says of properties first. */
+const ONLY_PROPERTIES = '~{"p":{';
+
 /** What the guest tells of a changed event; all fields (`h`) in the place of those that differ. */
 type GuestChange = TextChange & { readonly h?: JsonObject };
 
@@ -24,8 +27,15 @@ export function tellChange(text: string, scanned: ScannedLines, index: number): 
   const line = scanned.lines[index] ?? "";
   if (text.startsWith("+"))
     return text.length === line.length + 1 && text.endsWith(line) ? "=" : text;
-  const { h: head, ...change } = JSON.parse(text.slice(1)) as GuestChange;
   const event = new TextObject(line, scanned, index);
+  const { h: head, ...change } = JSON.parse(text.slice(1)) as GuestChange;
+  if (text.startsWith(ONLY_PROPERTIES) && change.q === undefined && change.w === undefined) {
+    const added = event.properties?.withAdded(
+      change.p ?? {},
+      text.slice(ONLY_PROPERTIES.length, -2),
+    );
+    if (added !== undefined) return `${text}\n${added}`;
+  }
   const fields = head === undefined ? change : { ...change, ...headChange(line, head) };
   const { e, f, q, w, p } = fields;
   if (w !== undefined || (e !== undefined && Object.hasOwn(e, "properties"))) {
@@ -125,6 +135,23 @@ class TextProperties {
     const { keys } = this.#shape;
     const end = keys.length === 0 ? this.#start + 1 : this.#endOf(keys.length - 1);
     return this.#line.slice(this.#start, end + 1);
+  }
+
+  /**
+   * Its text with properties behind its own: nearly always all that a transformation does.
+   * @param members those properties as they stand in an object
+   * @returns nothing where one of them is there already, or is not to be told
+   */
+  withAdded(set: JsonObject, members: string): string | undefined {
+    const { slots, keys } = this.#shape;
+    for (const key in set) if (slots.has(key) || FIXED.includes(key)) return undefined;
+    let count = keys.length;
+    // What the service says stands at the end, where it was put.
+    while (count > 0 && SAID.includes(keys[count - 1] as string)) count -= 1;
+    const said = SAID.filter((key) => slots.has(key)).length;
+    if (said !== keys.length - count) return undefined;
+    if (count === 0) return `{${members}}`;
+    return `${this.#line.slice(this.#start, this.#endOf(count - 1))},${members}}`;
   }
 
   #endOf(slot: number): number {

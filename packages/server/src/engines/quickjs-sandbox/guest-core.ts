@@ -11,6 +11,7 @@ import {
   type LazyObject,
   type LazyShape,
   lazyEvent,
+  ODD_KEYS,
   release,
   writeAnswer,
 } from "./guest-lazy.ts";
@@ -951,7 +952,9 @@ let transformEvent: ((event: unknown) => unknown) | undefined;
 
 /** Takes the settings and runs `setupPlugin`. */
 function setUp(text: string): void {
-  meta = makeMeta(parse(text) as Setup);
+  const setup = parse(text) as Setup;
+  siteUrl = setup.siteUrl ?? "";
+  meta = makeMeta(setup);
   const single = found.find((place) => typeof place["processEvent"] === "function");
   const batch = method("processEventBatch");
   if (single !== undefined) {
@@ -1008,6 +1011,7 @@ function accept(text: string, buffer: ArrayBuffer, newShapes: string): void {
       keys,
       lengths,
       slots: new Map(keys.map((key, slot) => [key, slot])),
+      isOdd: ODD_KEYS.some((key) => keys.includes(key)),
     };
   }
   batchEnds.ends = null;

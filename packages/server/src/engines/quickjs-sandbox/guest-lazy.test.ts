@@ -3,11 +3,16 @@ import { type EventChange, eventAfter } from "@hedgerow/core/transformations/plu
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { tellChange } from "./event-changes.ts";
-import { HEAD, ShapeTable } from "./event-shapes.ts";
-import { lazyEvent, release, writeAnswer } from "./guest-lazy.ts";
+import { HEAD, type Shape, ShapeTable } from "./event-shapes.ts";
+import { type LazyShape, lazyEvent, ODD_KEYS, release, writeAnswer } from "./guest-lazy.ts";
 import { readOutcome } from "./sandbox-instance.ts";
 
 type Plain = Record<string, unknown>;
+
+/** A shape as the guest knows it. */
+function known(shape: Shape): LazyShape {
+  return { ...shape, isOdd: ODD_KEYS.some((key) => shape.slots.has(key)) };
+}
 
 /** An event as the guest is given it: lazy, since its keys have come before. */
 function giveLazily(event: JsonObject) {
@@ -20,7 +25,13 @@ function giveLazily(event: JsonObject) {
   if (shape === null) return undefined;
   const inner = shapes.shapeOf(scanned.numbers[place + HEAD.innerShape]);
   const batch = { ends: scanned.numbers };
-  const lazy = lazyEvent(shape, line, batch, place + HEAD.length, inner);
+  const lazy = lazyEvent(
+    known(shape),
+    line,
+    batch,
+    place + HEAD.length,
+    inner === null ? null : known(inner),
+  );
   return { lazy, proxy: lazy.self as Plain, line, batch, scanned };
 }
 
@@ -261,7 +272,7 @@ describe("lazy events", () => {
     );
     if (!shape || !inner) throw new Error("it is not lazy");
     const batch = { ends: scanned.numbers };
-    const lazy = lazyEvent(shape, line, batch, place + HEAD.length, inner);
+    const lazy = lazyEvent(known(shape), line, batch, place + HEAD.length, known(inner));
     const event = lazy.self as Plain;
     expect(own(event)["list"]).toEqual([Number("12345678901234567891")]);
     own(event)["more"] = 1;

@@ -12,7 +12,12 @@ export interface LazyShape {
   readonly keys: readonly string[];
   readonly slots: ReadonlyMap<string, number>;
   readonly lengths: readonly number[];
+  /** Whether there is a key by which promises, or what writes its JSON itself, are known. */
+  readonly isOdd: boolean;
 }
+
+/** Keys that make a shape odd. */
+export const ODD_KEYS = ["then", "toJSON"];
 
 /** Where values end in the texts of a batch; given up with the batch, since it takes much memory. */
 export interface BatchEnds {
@@ -32,7 +37,13 @@ type Place = [
   shape: LazyShape,
   innerShape: LazyShape | null,
 ];
-const [LINE, BATCH, BASE, SHAPE, INNER_SHAPE] = [0, 1, 2, 4, 5] as const;
+// By number, since to take an array apart by a pattern calls its iterator.
+const LINE = 0;
+const BATCH = 1;
+const BASE = 2;
+const START = 3;
+const SHAPE = 4;
+const INNER_SHAPE = 5;
 
 type Plain = Record<PropertyKey, unknown>;
 
@@ -209,10 +220,10 @@ function isOwn({ names, values, place }: LazyObject, key: PropertyKey): boolean 
 }
 
 /** Where the value of a slot begins. */
-function startOf([, batch, base, start, shape]: Place, slot: number): number {
-  const ends = batch.ends as Uint32Array;
-  const before = slot === 0 ? start : (ends[base + slot - 1] as number);
-  return before + 1 + (shape.lengths[slot] as number);
+function startOf(place: Place, slot: number): number {
+  const length = place[SHAPE].lengths[slot] as number;
+  if (slot === 0) return place[START] + 1 + length;
+  return ((place[BATCH].ends as Uint32Array)[place[BASE] + slot - 1] as number) + 1 + length;
 }
 
 function textOfSlot(place: Place, slot: number): string {
@@ -245,7 +256,9 @@ function openInner(lazy: LazyObject, slot: number, shape: LazyShape): Plain | nu
 function settle(lazy: LazyObject, target: Plain): void {
   if (lazy.isSettled) return;
   const { place, names, values } = lazy;
-  const [, { ends }, , start, { keys, slots }, innerShape] = place;
+  const { ends } = place[BATCH];
+  const { keys, slots } = place[SHAPE];
+  const innerShape = place[START] === 0 && ends !== null ? place[INNER_SHAPE] : null;
   const plain = plainOf(place);
   for (let slot = 0; slot < keys.length; slot += 1) {
     const key = keys[slot] as string;
@@ -253,7 +266,7 @@ function settle(lazy: LazyObject, target: Plain): void {
     if (at >= 0) {
       const value = (values as unknown[])[at];
       if (value !== GONE) put(target, key, value);
-    } else if (key === INNER && start === 0 && ends !== null && innerShape !== null) {
+    } else if (key === INNER && innerShape !== null) {
       put(target, key, openInner(lazy, slot, innerShape));
     } else put(target, key, plain[key]);
   }
@@ -272,10 +285,14 @@ function settle(lazy: LazyObject, target: Plain): void {
 
 /** What its text stands for; an event without its properties where they stay lazy. */
 function plainOf(place: Place): Plain {
-  const [line, { ends }, base, start, { keys }, innerShape] = place;
+  const line = place[LINE];
+  const base = place[BASE];
+  const start = place[START];
+  const { ends } = place[BATCH];
+  const { keys } = place[SHAPE];
   if (start === 0) {
     const slot = keys.indexOf(INNER);
-    if (innerShape === null || ends === null || slot < 0) return parse(line);
+    if (place[INNER_SHAPE] === null || ends === null || slot < 0) return parse(line);
     const rest = line.substring(ends[base + slot] as number);
     return parse(`${line.substring(0, startOf(place, slot))}0${rest}`);
   }
@@ -302,19 +319,15 @@ export function isNoPromise(
   answer: unknown,
   { self, isSettled, names, place }: LazyObject,
 ): boolean {
-  if (answer !== self || isSettled || ROOT["then"] !== undefined) return false;
-  return find(names, "then") < 0 && !place[SHAPE].slots.has("then");
+  if (answer !== self || isSettled || place[SHAPE].isOdd || ROOT["then"] !== undefined)
+    return false;
+  return names === null || find(names, "then") < 0;
 }
 
 /** Whether something writes its JSON itself, which a lazy object does not. */
 function writesItself(lazy: LazyObject): boolean {
-  if (
-    !lazy.isSettled &&
-    ROOT["toJSON"] === undefined &&
-    find(lazy.names, "toJSON") < 0 &&
-    !lazy.place[SHAPE].slots.has("toJSON")
-  ) {
-    return false;
+  if (!lazy.isSettled && !lazy.place[SHAPE].isOdd && ROOT["toJSON"] === undefined) {
+    if (lazy.names === null || find(lazy.names, "toJSON") < 0) return false;
   }
   return typeof lazy.self?.["toJSON"] === "function";
 }
