@@ -25,6 +25,8 @@ export async function transformationsPipeline(
     readonly pipeline?: ReturnType<typeof temporaryPipeline>;
     readonly limits?: SandboxLimits;
     readonly isAllowed?: AtWorkDeps["isAllowed"];
+    /** Private networks that `fetch` may reach. */
+    readonly privateNetworks?: readonly string[];
     readonly clock?: () => Date;
     readonly maxJobs?: number;
     readonly tryStartMs?: number;
@@ -34,7 +36,7 @@ export async function transformationsPipeline(
 ) {
   const pipeline = options.pipeline ?? temporaryPipeline();
   const { database, persons } = await pipeline.openStores();
-  const sandbox = new QuickJsSandbox();
+  const sandbox = new QuickJsSandbox({ privateNetworks: options.privateNetworks ?? [] });
   const store = createTransformationStore(database);
   const configStore = createTransformationConfigStore(database);
   const accounts = createAccountStore(database);
