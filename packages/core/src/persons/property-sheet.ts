@@ -240,20 +240,20 @@ export class PropertySheet {
   }
 
   /**
-   * The short way for an event that asks for nothing by name and says the same names as the one
-   * before, of which the first values are there already. `undefined`: it must go the long way.
+   * The short way for an event that says the same names by itself as the one before, of which the
+   * first values are there already, and asks for none of them by name. `undefined`: it must go the
+   * long way.
    */
-  #applyKnown(
-    { automatic = NOTHING_AUTOMATIC, set, setOnce, unset }: PropertyChanges,
-    atMs: number,
-  ): "changed" | "unchanged" | undefined {
+  #applyKnown(changes: PropertyChanges, atMs: number): "changed" | "unchanged" | undefined {
     const known = this.#automatic;
     if (known?.entries === undefined || atMs < known.initialUntilMs) return undefined;
-    if (set.size > 0 || setOnce.size > 0 || unset.length > 0) return undefined;
-    const { names, values } = automatic;
+    const { names, values } = changes.automatic ?? NOTHING_AUTOMATIC;
     if (!isSameList(names, known.names)) return undefined;
+    const { set, setOnce, unset } = changes;
+    const asksByName = set.size > 0 || setOnce.size > 0 || unset.length > 0;
+    if (asksByName && asksForAny(names, changes)) return undefined;
     const { entries } = known;
-    let growth = 0;
+    let growth = asksByName ? growthOf({ set, setOnce, unset }) : 0;
     let isChanged = false;
     for (let at = 0; at < values.length; at++) {
       const entry = entries[at] as Entry;
@@ -263,12 +263,18 @@ export class PropertySheet {
       else if (atMs === entry.atMs) continue;
       isChanged = true;
     }
-    if (!isChanged) return "unchanged";
     if (growth > 0 && this.#length + growth >= MAX_PROPERTIES_LENGTH) return undefined;
-    for (let at = 0; at < values.length; at++) {
-      this.#setPresent(entries[at] as Entry, values[at] as Json, atMs);
+    if (isChanged) {
+      for (let at = 0; at < values.length; at++) {
+        this.#setPresent(entries[at] as Entry, values[at] as Json, atMs);
+      }
     }
-    return "changed";
+    // Nothing of these comes between the first values, which stay, and the latest: those are set.
+    if (asksByName) {
+      if (this.#applySetOnce(setOnce, atMs)) isChanged = true;
+      if (this.#applySetAndUnset(set, unset, atMs)) isChanged = true;
+    }
+    return isChanged ? "changed" : "unchanged";
   }
 
   /** Notes the names that an event said by itself, and at the second time where they are. */
@@ -331,22 +337,35 @@ export class PropertySheet {
       const value = named === undefined ? (values[at] as Json) : named;
       if (this.#setOnce(initial, value, atMs)) changed = true;
     }
-    if (setOnce.size > 0) {
-      for (const [name, value] of setOnce) if (this.#setOnce(name, value, atMs)) changed = true;
-    }
+    if (this.#applySetOnce(setOnce, atMs)) changed = true;
     for (let at = 0; at < names.length; at++) {
       const { name } = names[at] as AutomaticName;
       const named = set.size > 0 ? set.get(name) : undefined;
       const value = named === undefined ? (values[at] as Json) : named;
       if (this.#set(name, value, atMs)) changed = true;
     }
+    if (this.#applySetAndUnset(set, unset, atMs)) changed = true;
+    return changed ? "changed" : "unchanged";
+  }
+
+  #applySetOnce(setOnce: PropertyChanges["setOnce"], atMs: number): boolean {
+    if (setOnce.size === 0) return false;
+    let changed = false;
+    for (const [name, value] of setOnce) if (this.#setOnce(name, value, atMs)) changed = true;
+    return changed;
+  }
+
+  #applySetAndUnset(
+    set: PropertyChanges["set"],
+    unset: PropertyChanges["unset"],
+    atMs: number,
+  ): boolean {
+    let changed = false;
     if (set.size > 0) {
       for (const [name, value] of set) if (this.#set(name, value, atMs)) changed = true;
     }
-    for (const name of unset) {
-      if (this.#unset(name, atMs)) changed = true;
-    }
-    return changed ? "changed" : "unchanged";
+    for (const name of unset) if (this.#unset(name, atMs)) changed = true;
+    return changed;
   }
 
   #setOnce(name: string, value: Json, atMs: number): boolean {
@@ -510,6 +529,15 @@ function lengthIn(entry: Entry): number {
 
 function runText(count: number, source: Entry["source"], atMs: number): string {
   return `,${count},${SOURCES.indexOf(source)},${atMs}`;
+}
+
+/** Whether changes ask by name for what an event says by itself: for a first value, or a latest one. */
+function asksForAny(names: readonly AutomaticName[], { set, setOnce }: PropertyChanges): boolean {
+  for (const { name, initial } of names) {
+    if (set.size > 0 && set.has(name)) return true;
+    if (setOnce.size > 0 && setOnce.has(initial)) return true;
+  }
+  return false;
 }
 
 function isSameList(some: readonly unknown[], others: readonly unknown[]): boolean {
