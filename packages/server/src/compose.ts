@@ -58,6 +58,7 @@ import { propertyDefinitionRoutes } from "./event-definitions/property-definitio
 import { createPropertyDefinitions } from "./event-definitions/property-definitions.ts";
 import { createAppendCaptured } from "./events/append-captured.ts";
 import { captureRoutes } from "./events/capture.routes.ts";
+import { createCaptureBodies } from "./events/capture-bodies.ts";
 import { captureV1Routes } from "./events/capture-v1.routes.ts";
 import { deadLetterRoutes } from "./events/dead-letters.routes.ts";
 import { createDeadLetters } from "./events/dead-letters.ts";
@@ -456,6 +457,7 @@ async function compose(
     events,
     recent: recentEvents,
     trustedProxies: config.trustedProxies,
+    bodies: createCaptureBodies(),
     clock: now,
     newUuid,
     observer: tellCaptures(countCaptures(metrics), journalCaptures({ warnings, refusals })),

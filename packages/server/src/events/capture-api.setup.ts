@@ -16,6 +16,7 @@ import { createApp } from "../http/app.ts";
 import { publicApi } from "../http/public-api.ts";
 import { createAppendCaptured } from "./append-captured.ts";
 import { captureRoutes } from "./capture.routes.ts";
+import { createCaptureBodies } from "./capture-bodies.ts";
 import { captureV1Routes } from "./capture-v1.routes.ts";
 import { countCaptures } from "./ingestion-metrics.ts";
 import { createPendingLanes } from "./pending-lanes.ts";
@@ -76,6 +77,7 @@ export async function openCaptureApi(options: { maxLogBytes?: number } = {}) {
       return recent;
     },
     trustedProxies: [PROXY],
+    bodies: createCaptureBodies(),
     clock: () => ARRIVAL,
     newUuid: v7,
     observer: countCaptures(metrics),

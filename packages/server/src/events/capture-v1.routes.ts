@@ -4,10 +4,10 @@ import { Type } from "typebox";
 import type { App } from "../http/app.ts";
 import { clientAddressOf } from "../http/client-address.ts";
 import { bearerOf } from "../http/credentials.ts";
-import { decodeBody, encodedBodyOf, namesUnknownEncoding } from "../http/decode-body.ts";
+import { namesUnknownEncoding } from "../http/decode-body.ts";
 import { Refusal } from "../http/errors.ts";
 import { networks } from "../platform/network-address.ts";
-import { type CaptureRouteDeps, tellUndecodable } from "./capture.routes.ts";
+import { type CaptureRouteDeps, openBody } from "./capture.routes.ts";
 import { captureV1 } from "./capture-v1.ts";
 import type { Sdk } from "./ingestion-warning-store.ts";
 import { sdkOfRequest } from "./sdk.ts";
@@ -50,16 +50,18 @@ export function captureV1Routes(app: App, deps: CaptureRouteDeps): void {
       if (typeof requestId === "string") reply.header("posthog-request-id", requestId);
       reply.header("access-control-expose-headers", "PostHog-Request-Id, Retry-After, Date");
       const token = tokenOf(request);
-      const { value, text } = readBody(deps, request);
-      const { results, retryAfterSeconds } = await captureV1(deps, {
-        body: value,
-        text,
-        token,
-        sentAt: sentAtOf(request),
-        clientAddress: clientAddressOf(request, isTrustedProxy),
-        sdk: sdkOfRequest(request),
-        library: request.headers["posthog-sdk-info"] ? namedSdk(sdkOfRequest(request)) : null,
-      });
+      refuseUnknownEncoding(request);
+      const { results, retryAfterSeconds } = await openBody(deps, request, ({ value, text }) =>
+        captureV1(deps, {
+          body: value,
+          text,
+          token,
+          sentAt: sentAtOf(request),
+          clientAddress: clientAddressOf(request, isTrustedProxy),
+          sdk: sdkOfRequest(request),
+          library: request.headers["posthog-sdk-info"] ? namedSdk(sdkOfRequest(request)) : null,
+        }),
+      );
       if (retryAfterSeconds !== null) reply.header("retry-after", String(retryAfterSeconds));
       return { results: Object.fromEntries(results) };
     },
@@ -87,20 +89,13 @@ function tokenOf(request: FastifyRequest): string {
   return token;
 }
 
-function readBody(deps: CaptureRouteDeps, request: FastifyRequest) {
-  const body = encodedBodyOf(request);
-  if (namesUnknownEncoding(body.contentEncoding)) {
-    throw new Refusal(
-      "unsupported_media_type",
-      `Unsupported content encoding "${body.contentEncoding}": use gzip, deflate, br or zstd.`,
-    );
-  }
-  try {
-    return decodeBody(body, "invalid_payload");
-  } catch (error) {
-    if (error instanceof Refusal) tellUndecodable(deps, request, error);
-    throw error;
-  }
+function refuseUnknownEncoding({ headers }: FastifyRequest): void {
+  const encoding = headers["content-encoding"];
+  if (!namesUnknownEncoding(encoding)) return;
+  throw new Refusal(
+    "unsupported_media_type",
+    `Unsupported content encoding "${encoding}": use gzip, deflate, br or zstd.`,
+  );
 }
 
 function sentAtOf({ headers }: FastifyRequest): Date | null {

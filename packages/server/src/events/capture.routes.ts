@@ -1,14 +1,15 @@
 import type { App } from "../http/app.ts";
 import { clientAddressOf } from "../http/client-address.ts";
 import { bearerOf } from "../http/credentials.ts";
-import { decodeBody, encodedBodyOf } from "../http/decode-body.ts";
-import { Refusal } from "../http/errors.ts";
+import { type DecodedBody, encodedBodyOf } from "../http/decode-body.ts";
+import type { Refusal } from "../http/errors.ts";
 import type { PlainHandler, PlainRequest } from "../http/front-door.ts";
 import { takePlain } from "../http/public-api.ts";
 import { queryText } from "../http/query-text.ts";
 import { networks } from "../platform/network-address.ts";
 import { CaptureAnswer, CaptureQuery, wireCaptured } from "./capture.schemas.ts";
 import { type CaptureDeps, type CaptureInput, capture, discard } from "./capture.ts";
+import type { CaptureBodies } from "./capture-bodies.ts";
 import { sdkOfRequest } from "./sdk.ts";
 
 const tags = ["events"];
@@ -25,6 +26,7 @@ const CAPTURE_PATHS = [
 ] as const;
 
 export interface CaptureRouteDeps extends CaptureDeps {
+  readonly bodies: CaptureBodies;
   /** Addresses and networks of proxies whose `X-Forwarded-For` is believed. */
   readonly trustedProxies: readonly string[];
 }
@@ -36,26 +38,19 @@ export function captureRoutes(app: App, deps: CaptureRouteDeps): void {
   const captureAs =
     (nameForUnnamed: string | null): PlainHandler =>
     async (request) => {
-      const captured = await capture(deps, {
-        ...readRequest(request),
-        clientAddress: clientAddressOf(request, isTrustedProxy),
-        nameForUnnamed,
-        sdk: sdkOfRequest(request),
-      });
+      const captured = await openBody(deps, request, (decoded) =>
+        capture(deps, {
+          ...readBody(request, decoded),
+          clientAddress: clientAddressOf(request, isTrustedProxy),
+          nameForUnnamed,
+          sdk: sdkOfRequest(request),
+        }),
+      );
       return isBeacon(request) ? "" : JSON.stringify(wireCaptured(captured));
     };
 
-  function readRequest(request: PlainRequest) {
-    try {
-      return readBody(request);
-    } catch (error) {
-      if (error instanceof Refusal) tellUndecodable(deps, request, error);
-      throw error;
-    }
-  }
-
   const takeRecording: PlainHandler = async (request) => {
-    await discard(deps.projects, readRequest(request));
+    await openBody(deps, request, (decoded) => discard(deps.projects, readBody(request, decoded)));
     return isBeacon(request) ? "" : JSON.stringify({ status: 1 });
   };
 
@@ -82,9 +77,10 @@ export function captureRoutes(app: App, deps: CaptureRouteDeps): void {
   });
 }
 
-function readBody(request: PlainRequest): Pick<CaptureInput, "body" | "text" | "beside"> {
-  const { value, text, form } = decodeBody(encodedBodyOf(request), "invalid_payload");
-  const { query } = request;
+function readBody(
+  { query }: PlainRequest,
+  { value, text, form }: DecodedBody,
+): Pick<CaptureInput, "body" | "text" | "beside"> {
   const beside = {
     token:
       form.get("api_key") ??
@@ -97,8 +93,19 @@ function readBody(request: PlainRequest): Pick<CaptureInput, "body" | "text" | "
   return { body: value, text, beside };
 }
 
+/** What `work` makes of a request's body; who observes is told where it cannot be read. */
+export function openBody<Result>(
+  deps: CaptureRouteDeps,
+  request: PlainRequest,
+  work: (decoded: DecodedBody) => Promise<Result>,
+): Promise<Result> {
+  return deps.bodies.open(encodedBodyOf(request), work, (refusal) =>
+    tellUndecodable(deps, request, refusal),
+  );
+}
+
 /** A body that cannot be read may be of a project all the same: the one that the query or a header names. */
-export function tellUndecodable(
+function tellUndecodable(
   { projects, observer }: Pick<CaptureDeps, "projects" | "observer">,
   request: PlainRequest,
   refusal: Refusal,

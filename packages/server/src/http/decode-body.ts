@@ -1,16 +1,20 @@
+import { promisify } from "node:util";
 import {
   brotliDecompressSync,
   gunzipSync,
+  gunzip as gunzipWithCallback,
   inflateRawSync,
   inflateSync,
   type ZlibOptions,
 } from "node:zlib";
 import type { Json } from "@hedgerow/core/json";
 import type { FastifyRequest } from "fastify";
+import type { Slices } from "../platform/slices.ts";
 import { decompressLzBase64 } from "./decompress-lz-base64.ts";
 import { decompressZstd, isZstd } from "./decompress-zstd.ts";
 import { Refusal } from "./errors.ts";
 import { parseJson } from "./parse-json.ts";
+import { parseJsonInSlices } from "./parse-json-in-slices.ts";
 import { queryText } from "./query-text.ts";
 import { readForm } from "./read-form.ts";
 
@@ -54,9 +58,42 @@ export function decodeBody(
   try {
     return decode(body);
   } catch (error) {
-    if (error instanceof Refusal) throw error;
-    const reason = error instanceof Error ? error.message : "unreadable";
-    throw new Refusal(refuseAs, `Malformed request data: ${reason}`);
+    throw refusalFor(error, refuseAs);
+  }
+}
+
+function refusalFor(error: unknown, refuseAs: "malformed_data" | "invalid_payload"): Refusal {
+  if (error instanceof Refusal) return error;
+  const reason = error instanceof Error ? error.message : "unreadable";
+  return new Refusal(refuseAs, `Malformed request data: ${reason}`);
+}
+
+/** Decoding what is longer takes as long as dozens of requests. */
+const MAX_QUICK_BYTES = 256 * 1024;
+
+/** True for bodies that {@link decodeLargeBody} is for, as far as their first and last bytes tell. */
+export function isLargeBody({ bytes }: EncodedBody): boolean {
+  return (isGzip(bytes) ? saidBytesOf(bytes) : bytes.length) > MAX_QUICK_BYTES;
+}
+
+/**
+ * {@link decodeBody} for large bodies: plain or gzip JSON with a list of events is decoded beside
+ * other requests, and refused in the same ways; everything else as ever.
+ */
+export async function decodeLargeBody(
+  body: EncodedBody,
+  slices: Slices,
+  refuseAs: "malformed_data" | "invalid_payload" = "malformed_data",
+): Promise<DecodedBody> {
+  try {
+    const opened = isGzip(body.bytes) ? await gunzipAside(body.bytes) : body.bytes;
+    if (!looksLikeJson(opened)) return decode(body);
+    const text = withoutMark(opened.toString("utf8"));
+    const isLong = text.length > MAX_QUICK_BYTES;
+    const value = isLong ? await parseJsonInSlices(text, slices) : parseJson(text);
+    return { value, text, form: NO_FIELDS };
+  } catch (error) {
+    throw refusalFor(error, refuseAs);
   }
 }
 
@@ -157,10 +194,27 @@ const MIN_PIECE_BYTES = 1024;
 const MAX_PIECE_BYTES = 256 * 1024;
 
 /** Gzip says at its end how much it holds: that is decompressed in one piece, where it is true. */
+function pieceBytesOf(bytes: Buffer): number {
+  return Math.min(Math.max(saidBytesOf(bytes) + 1, MIN_PIECE_BYTES), MAX_PIECE_BYTES);
+}
+
+function saidBytesOf(bytes: Buffer): number {
+  return bytes.length < 4 ? 0 : bytes.readUInt32LE(bytes.length - 4);
+}
+
 function gunzip(bytes: Buffer): Buffer {
-  const saidBytes = bytes.length < 4 ? 0 : bytes.readUInt32LE(bytes.length - 4);
-  const chunkSize = Math.min(Math.max(saidBytes + 1, MIN_PIECE_BYTES), MAX_PIECE_BYTES);
+  const chunkSize = pieceBytesOf(bytes);
   return decompress((content, options) => gunzipSync(content, { ...options, chunkSize }), bytes);
+}
+
+/** In another thread. */
+async function gunzipAside(bytes: Buffer): Promise<Buffer> {
+  const options = { maxOutputLength: MAX_DECODED_BYTES, chunkSize: MAX_PIECE_BYTES };
+  try {
+    return await promisify<Buffer, ZlibOptions, Buffer>(gunzipWithCallback)(bytes, options);
+  } catch (error) {
+    throw whyNotOpened(error);
+  }
 }
 
 type Decompress = (bytes: Buffer, options: ZlibOptions) => Buffer;
@@ -169,11 +223,15 @@ function decompress(zlib: Decompress, bytes: Buffer): Buffer {
   try {
     return zlib(bytes, { maxOutputLength: MAX_DECODED_BYTES });
   } catch (error) {
-    if (error instanceof RangeError) throw tooLarge();
-    throw new Error(
-      `failed to decompress (${error instanceof Error ? error.message : "unknown reason"})`,
-    );
+    throw whyNotOpened(error);
   }
+}
+
+function whyNotOpened(error: unknown): Error {
+  if (error instanceof RangeError) return tooLarge();
+  return new Error(
+    `failed to decompress (${error instanceof Error ? error.message : "unknown reason"})`,
+  );
 }
 
 function tryDecompress(zlib: Decompress, bytes: Buffer): Buffer | undefined {
@@ -212,7 +270,7 @@ function parsed(text: string, form: ReadonlyMap<string, string>): DecodedBody {
       "data being loaded from the request body for decompression is the literal string 'undefined'",
     );
   }
-  const json = text.charCodeAt(0) === 0xfeff ? text.slice(1) : text;
+  const json = withoutMark(text);
   const value = parseJson(json);
   if (typeof value !== "string") return { value, text: json, form };
   // A JSON string that holds the document: an SDK serialized twice.
@@ -223,6 +281,11 @@ function parsed(text: string, form: ReadonlyMap<string, string>): DecodedBody {
     return { value: parseJson(textOf(opened)), text: textOf(opened), form };
   }
   return { value, text: json, form };
+}
+
+/** Without the byte order mark that some put first. */
+function withoutMark(text: string): string {
+  return text.charCodeAt(0) === 0xfeff ? text.slice(1) : text;
 }
 
 /** True when the first character that is not white space (or a byte order mark) opens an object or array. */

@@ -25,9 +25,25 @@ const BACKSLASH = 0x5c;
 export function parseJson(text: string): Json {
   checkShape(text);
   try {
-    return parseClean(text);
+    return parseShaped(text);
   } catch (strictError) {
     return parseLenient(text, strictError);
+  }
+}
+
+/** {@link parseJson} for a long text, or a part of it, whose bounds were looked at before. */
+export function parseShaped(text: string): Json {
+  try {
+    return parseClean(text);
+  } catch (strictError) {
+    const repaired = withoutBareNumbers(text);
+    if (repaired === text) throw strictError;
+    try {
+      return cleanJson(parseExactJson(repaired));
+    } catch {
+      // The text as it came tells where it is wrong.
+      throw strictError;
+    }
   }
 }
 
@@ -43,14 +59,6 @@ function parseClean(text: string): Json {
 }
 
 function parseLenient(text: string, strictError: unknown): Json {
-  const repaired = withoutBareNumbers(text);
-  if (repaired !== text) {
-    try {
-      return cleanJson(parseExactJson(repaired));
-    } catch {
-      // Other liberties were taken too: the lenient parser may read them.
-    }
-  }
   if (text.length > MAX_LENIENT_CHARS || text.trim() === "") throw strictError;
   let value: unknown;
   try {
@@ -77,17 +85,21 @@ function checkShape(text: string): void {
         break;
       case 0x7b: // {
       case 0x5b: // [
-        containers++;
-        if (++depth > MAX_JSON_DEPTH) throw tooDeep();
-        if (containers > MAX_JSON_CONTAINERS) {
-          throw new SyntaxError(`more than ${MAX_JSON_CONTAINERS} objects and arrays`);
-        }
+        checkBounds(++depth, ++containers);
         break;
       case 0x7d: // }
       case 0x5d: // ]
         depth--;
         break;
     }
+  }
+}
+
+/** Throws where an object or array is one too many, at its depth or in all. */
+export function checkBounds(depth: number, containers: number): void {
+  if (depth > MAX_JSON_DEPTH) throw tooDeep();
+  if (containers > MAX_JSON_CONTAINERS) {
+    throw new SyntaxError(`more than ${MAX_JSON_CONTAINERS} objects and arrays`);
   }
 }
 
@@ -109,7 +121,7 @@ function tooDeep(): SyntaxError {
 }
 
 /** Index of the quote that ends the string opened at `start`, or the text's length. */
-function endOfString(text: string, start: number): number {
+export function endOfString(text: string, start: number): number {
   let end = text.indexOf('"', start + 1);
   while (end !== -1 && isEscaped(text, end)) end = text.indexOf('"', end + 1);
   return end === -1 ? text.length : end;
