@@ -31,8 +31,6 @@ const TASKS = Object.keys(PERIOD_MS) as readonly ScheduledTask[];
 const JOBS_IN_TURN = 50;
 /** Pauses before a job that failed is tried again; then it is given up. */
 const RETRY_MS = [5_000, 30_000, 120_000, 600_000];
-/** Jobs of configs that are not at work wait for so long before they are looked at again. */
-const ASLEEP_MS = 3_600_000;
 
 export function createRunLater({
   chains,
@@ -76,12 +74,7 @@ export function createRunLater({
     if (outcome.kind === "failed") failed(stage, task, outcome.reason, outcome.isLimit);
   }
 
-  async function runJob(job: TransformationJob): Promise<void> {
-    const stage = chains.stage(job.projectId, job.configId);
-    if (!stage || stage.isOut) {
-      // It was not begun: that is no attempt.
-      return jobs.postpone(job.id, new Date(clock().getTime() + ASLEEP_MS), job.attempts);
-    }
+  async function runJob(stage: Stage, job: TransformationJob): Promise<void> {
     let reason: string | undefined;
     if (job.name === WEBHOOK_JOB) {
       try {
@@ -120,8 +113,10 @@ export function createRunLater({
 
   async function runInTurn(some: readonly TransformationJob[]): Promise<void> {
     for (const job of some) {
-      if (isClosed) return;
-      await runJob(job);
+      const stage = chains.stage(job.projectId, job.configId);
+      // Those that are not begun stay as they are: that is no attempt.
+      if (isClosed || !stage || stage.isOut) return;
+      await runJob(stage, job);
     }
   }
 

@@ -14,6 +14,7 @@ export interface TransformationRecordsFixture {
   readonly records: TransformationRecords;
   readonly storage: TransformationStorage;
   readonly jobs: TransformationJobs;
+  enableConfig(config: ConfigRef, isEnabled: boolean): Promise<void>;
   /** Jobs that it keeps of one config. */
   readonly maxJobs: number;
   /** A config in a project of its own. */
@@ -236,6 +237,19 @@ export function describeTransformationRecords(open: () => Promise<Transformation
         [other.configId, 30],
       ]);
       expect(await dueOf(9, new Set([config.configId]))).toEqual([[other.configId, 30]]);
+    });
+
+    test("[TP-13] of a config that is not enabled are not due", async () => {
+      const { jobs } = fixture;
+      const config = await fixture.newConfig();
+      await jobs.add({ ...config, name: "a", payload: null, runAt: at("10:00:00") });
+      await fixture.enableConfig(config, false);
+      expect(await jobs.due(at("11:00:00"), 10)).not.toContainEqual(
+        expect.objectContaining(config),
+      );
+      await fixture.enableConfig(config, true);
+      expect(await jobs.due(at("11:00:00"), 10)).toContainEqual(expect.objectContaining(config));
+      await fixture.removeConfig(config);
     });
 
     test("[TP-14] are bounded in number for each config", async () => {

@@ -146,8 +146,8 @@ export interface TransformationJobs {
   /** Refuses beyond {@link MAX_JOBS} jobs of one config; `gone` when the config is. */
   add(job: Omit<TransformationJob, "id" | "attempts">): Promise<"added" | "full" | "gone">;
   /**
-   * Jobs that are due, oldest first: of each config no more than some, and none of those that are
-   * excepted.
+   * Jobs of enabled configs that are due, oldest first: of each config no more than some, and none of
+   * those that are excepted.
    */
   due(
     now: Date,

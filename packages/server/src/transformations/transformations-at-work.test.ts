@@ -92,14 +92,14 @@ describe("beside the stream of events", () => {
     expect((await run.records.logs({ ...page, search: "not yet" })).count).toBe(1);
   });
 
-  it("[TP-50] keeps jobs of a config that is not at work, and begins none of them", async () => {
+  it("[TP-50] keeps jobs of a config that is not at work, and begins them once it is again", async () => {
     const project = await run.newProject();
     const { id } = await run.enable(
       project,
       "Asleep",
-      `export const jobs = { later() { throw new Error("begun") } }
+      `export const jobs = { later() { posthog.capture("begun") } }
        export async function processEvent(event, { jobs }) {
-         await jobs.later().runIn(2, "hours")
+         if (event.event === "a") await jobs.later().runIn(2, "hours")
          return event
        }`,
     );
@@ -110,8 +110,17 @@ describe("beside the stream of events", () => {
       clock.aheadMs += 3_601_000;
       await run.work.tick();
     }
-    expect(await run.jobs.due(NEVER, 10)).toMatchObject([{ name: "later", attempts: 0 }]);
-    await run.jobs.finish((await run.jobs.due(NEVER, 1))[0]?.id ?? 0);
+    expect(await run.jobs.due(NEVER, 10)).toEqual([]);
+    expect(await run.stored(project)).toHaveLength(1);
+    await run.change(project, id, { enabled: true });
+    expect((await run.jobs.due(NEVER, 10)).every(({ attempts }) => attempts === 0)).toBe(true);
+    await run.work.tick();
+    const stored = await eventually(
+      async () => (await run.stored(project)).map(({ event }) => event),
+      ({ length }) => length > 1,
+    );
+    expect(stored).toContain("begun");
+    expect(await run.jobs.due(NEVER, 10)).toEqual([]);
   });
 
   it("[TP-50] lets no config wait for the jobs of another", async () => {
@@ -143,7 +152,6 @@ describe("beside the stream of events", () => {
     expect(left.length).toBeGreaterThan(1);
     await run.change(busy, slow.id, { enabled: false });
     await Promise.all([busyTick, quickTick]);
-    for (const { id } of await run.jobs.due(NEVER, 10)) await run.jobs.finish(id);
   });
 
   it("[TP-14] tells of jobs that are refused since too many wait", async () => {

@@ -66,6 +66,13 @@ describeEachSqlEngine("records of transformations", (open) => {
           .executeTakeFirstOrThrow();
         return { projectId, configId: id };
       },
+      async enableConfig({ configId }, isEnabled) {
+        await database.writes
+          .updateTable("transformation_configs")
+          .set({ enabled: isEnabled ? 1 : 0 })
+          .where("id", "=", configId)
+          .execute();
+      },
       async removeConfig({ configId }) {
         await database.writes
           .deleteFrom("transformation_configs")

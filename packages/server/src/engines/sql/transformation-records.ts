@@ -15,7 +15,7 @@ import {
   type TransformationRecords,
   type TransformationStorage,
 } from "../../transformations/transformation-records.ts";
-import { decodeInstant, decodeJson, encodeInstant, encodeJson } from "./codec.ts";
+import { decodeInstant, decodeJson, encodeBoolean, encodeInstant, encodeJson } from "./codec.ts";
 import { containsText } from "./contains-text.ts";
 import type { Schema } from "./schema.ts";
 import type { SqlDatabase } from "./sql-database.ts";
@@ -322,6 +322,12 @@ export function createTransformationJobs(
           sql<number>`row_number() over (partition by config_id order by run_at, id)`.as("turn"),
         )
         .where("run_at", "<=", encodeInstant(now))
+        .where("config_id", "in", ({ selectFrom }) =>
+          selectFrom("transformation_configs")
+            .select("transformation_configs.id")
+            .where("enabled", "=", encodeBoolean(true))
+            .where("deleted", "=", encodeBoolean(false)),
+        )
         .$if(exceptConfigs.size > 0, (query) =>
           query.where("config_id", "not in", [...exceptConfigs]),
         );
