@@ -50,16 +50,15 @@ export function createAppendCaptured(deps: AppendCapturedDeps): AppendCaptured {
   // What waits in a lane goes first, also when nothing is at work any more.
   const hasLane = (projectId: number) => log.lanes.isWaiting(projectId) || isAtWork(projectId);
 
-  return async (events) => {
+  return async function appendCaptured(events) {
     const [first] = events;
     if (!first) return { keptUp: undefined };
     const { projectId } = first;
-    const own = events.filter((event) => event.projectId === projectId);
-    const appended = hasLane(projectId) ? toLane(projectId, own) : toLog(own);
-    if (own.length === events.length) return appended;
-    await appended;
-    const others = events.filter((event) => event.projectId !== projectId);
-    return createAppendCaptured(deps)(others);
+    const take = (own: readonly CapturedEvent[]) =>
+      hasLane(projectId) ? toLane(projectId, own) : toLog(own);
+    if (events.every((event) => event.projectId === projectId)) return take(events);
+    await take(events.filter((event) => event.projectId === projectId));
+    return appendCaptured(events.filter((event) => event.projectId !== projectId));
   };
 }
 

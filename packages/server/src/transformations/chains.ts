@@ -138,6 +138,7 @@ export function createChains({
       const late = delay(CLOSE_MS, undefined, { signal: timeUp.signal }).catch(() => {});
       await Promise.race([Promise.all(retiring), late]);
       timeUp.abort();
+      if (retiring.size === 0) return;
       for (const stage of stages) {
         stage.takeOut();
         stage.abandon();

@@ -117,6 +117,90 @@ describe("openEmbeddedLog", () => {
       await log.close();
     }));
 
+  it("[PI-86] refuses the events of a project alone whose lane takes too much of the file", () =>
+    inFolder(async (path) => {
+      let log = await openEmbeddedLog(path, { maxFileBytes: 4 * MEBIBYTE });
+      const event = (projectId: number) =>
+        sampleEvent({ projectId, properties: { text: "x".repeat(50_000) } });
+      const fill = async () => {
+        for (;;) await log.lanes.append(1, [event(1)]);
+      };
+      await expect(fill()).rejects.toThrow("of this project wait");
+      await log.lanes.append(2, [event(2)]);
+      await log.append([event(1)]);
+      expect(log.refusing()).toBeUndefined();
+      await log.close();
+      log = await openEmbeddedLog(path, { maxFileBytes: 4 * MEBIBYTE });
+      await expect(log.lanes.append(1, [event(1)])).rejects.toBeInstanceOf(LogUnavailable);
+      await log.lanes.pass(1, { upTo: 10, events: [], captured: [] });
+      await log.lanes.append(1, [event(1)]);
+      await log.close();
+    }));
+
+  it("[PI-86] leaves room in a full file for what becomes of events in lanes", () =>
+    inFolder(async (path) => {
+      const log = await openEmbeddedLog(path, { maxFileBytes: 2 * MEBIBYTE });
+      const event = (projectId: number) =>
+        sampleEvent({ projectId, properties: { text: "x".repeat(20_000) } });
+      const raw = Array.from({ length: 20 }, () => event(1));
+      await log.lanes.append(1, raw);
+      const fill = async () => {
+        for (;;) await log.append([event(2)]);
+      };
+      await expect(fill()).rejects.toThrow("full");
+      const refused = expect(log.append([event(2)])).rejects.toBeInstanceOf(LogUnavailable);
+      const passed: number[] = [];
+      for (const [index, one] of raw.entries()) {
+        const { positions } = await log.lanes.pass(1, {
+          ...{ upTo: index + 1, captured: [] },
+          events: [{ event: one, passage: { kind: "kept", changedBy: [] } }],
+        });
+        passed.push(...positions);
+        // As the stores do in time.
+        await log.release(await log.end());
+      }
+      await refused;
+      expect(passed).toHaveLength(20);
+      expect(log.lanes.isWaiting(1)).toBe(false);
+      await log.append([event(2)]);
+      await log.close();
+    }));
+
+  it("[PI-81] knows what passed when its thread died before it said so", () =>
+    inFolder(async (path) => {
+      const threads: Worker[] = [];
+      const note = (worker: Worker) => threads.push(worker);
+      process.on("worker", note);
+      const log = await openEmbeddedLog(path);
+      const events = Array.from({ length: 20 }, () => sampleEvent());
+      await log.lanes.append(1, events);
+      let passed = 0;
+      for (let attempt = 0; passed < events.length; attempt++) {
+        const event = events[passed];
+        if (!event) break;
+        const passing = log.lanes.pass(1, {
+          ...{ upTo: passed + 1, captured: [] },
+          events: [{ event, passage: { kind: "kept", changedBy: [] } }],
+        });
+        // At any moment: before, during or after the commit.
+        if (attempt % 4 === 0) setTimeout(() => void threads.at(-1)?.terminate(), attempt % 3);
+        await passing.then(
+          () => passed++,
+          () => {},
+        );
+      }
+      process.off("worker", note);
+      const stored: string[] = [];
+      for (let after = 0; after < (await log.end()); ) {
+        const { entries, end } = await log.read(after, 100, NEVER);
+        stored.push(...entries.map(({ event }) => event.uuid));
+        after = end;
+      }
+      expect(stored).toEqual(events.map(({ uuid }) => uuid));
+      expect(log.lanes.waiting()).toEqual(new Map());
+      await log.close();
+    }));
+
   it("[PI-8] keeps what was released up to a size, the newest of it, and what was not however large", () =>
     inFolder(async (path) => {
       const retention = { maxBytes: 4 * MEBIBYTE, maxAgeMs: 3_600_000 };

@@ -45,6 +45,10 @@ const GROUP_CHARS = 8 * 1024 * 1024;
 /** One read ends after the segment with which it has this much. */
 const READ_CHARS = 4 * 1024 * 1024;
 const RETRY_AFTER_SECONDS = 1;
+/** A lane takes no more once it has this part of the largest file, so that none takes the room of all. */
+const LANES_OF_A_FILE = 4;
+/** The same where of the disk little is left. */
+const SHORT_LANE_CHARS = 64 * 1024 * 1024;
 /** A refusal counts as lasting for so long. */
 const REFUSING_MS = 10_000;
 /** Searches go on for so long at most before requests get their turn. */
@@ -84,10 +88,11 @@ export async function openEmbeddedLog(
   options: EmbeddedLogOptions = {},
 ): Promise<EventLog> {
   const maxQueuedChars = options.maxQueuedBytes ?? 64 * 1024 * 1024;
+  const maxFileBytes = options.maxFileBytes ?? 64 * 1024 ** 3;
   const fileOptions = (after: number): LogFileOptions => ({
     path,
     after,
-    maxBytes: options.maxFileBytes ?? 64 * 1024 ** 3,
+    maxBytes: maxFileBytes,
     retention: options.retention ?? { maxBytes: 0, maxAgeMs: 0 },
   });
 
@@ -96,6 +101,8 @@ export async function openEmbeddedLog(
   let queuedChars = 0;
   let end = 0;
   let isClosed = false;
+  /** Whether of the disk little is left. */
+  let isShort = false;
   let refusal: { readonly reason: string; readonly atMs: number } | undefined;
   const wakeReaders = new Set<() => void>();
   const tailChars = options.tailChars ?? 16 * 1024 * 1024;
@@ -115,8 +122,10 @@ export async function openEmbeddedLog(
           laneStates.load(message.lanes);
           moveTo(message.end);
           resolve(worker);
-        } else if (message.kind === "appended") settle(message.end);
-        else if (message.kind === "refused") refuse(message.reason);
+        } else if (message.kind === "appended") {
+          isShort = message.isShort;
+          settle(message.end);
+        } else if (message.kind === "refused") refuse(message.reason);
       });
       let isLost = false;
       /** What the thread was writing may or may not be stored: the file tells. */
@@ -151,6 +160,7 @@ export async function openEmbeddedLog(
   }
 
   function moveTo(position: number): void {
+    if (position === end) return;
     end = position;
     for (const wake of wakeReaders) wake();
   }
@@ -268,6 +278,10 @@ export async function openEmbeddedLog(
 
     async append(projectId, events) {
       if (events.length === 0) return [];
+      const most = isShort ? SHORT_LANE_CHARS : maxFileBytes / LANES_OF_A_FILE;
+      if ((laneStates.get(projectId)?.chars ?? 0) > most) {
+        throw unavailable("too many events of this project wait for its transformations");
+      }
       const encoded = events.map((event) => encodeWithText(event));
       const stored = await enqueue({
         events: [],
@@ -427,7 +441,7 @@ function laneSegmentsOf(appends: readonly Append[]): LaneSegment[] {
     else byProject.set(toLane.projectId, [toLane.encoded]);
   }
   return [...byProject].flatMap(([projectId, groups]) =>
-    segmentsOf(groups).map((segment) => ({ projectId, ...segment })),
+    segmentsOf(groups).map((segment) => ({ projectId, chars: segment.lines.length, ...segment })),
   );
 }
 

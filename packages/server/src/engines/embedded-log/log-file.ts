@@ -11,6 +11,8 @@ export interface Segment {
 /** The same, of a lane. */
 export interface LaneSegment extends Segment {
   readonly projectId: number;
+  /** Length of the lines. */
+  readonly chars: number;
 }
 
 /** What is stored in one commit. */
@@ -26,6 +28,8 @@ export interface LaneState {
   readonly projectId: number;
   readonly passed: number;
   readonly end: number;
+  /** Length of what waits, or somewhat more. */
+  readonly chars: number;
 }
 
 export interface LogFileOptions {
@@ -52,8 +56,8 @@ export type ToLogThread =
 
 export type FromLogThread =
   | { readonly kind: "opened"; readonly end: number; readonly lanes: readonly LaneState[] }
-  /** `end`: position of the last event of the append. */
-  | { readonly kind: "appended"; readonly end: number }
+  /** `end`: position of the last event of the append. `isShort`: of the disk little is left. */
+  | { readonly kind: "appended"; readonly end: number; readonly isShort: boolean }
   | { readonly kind: "refused"; readonly reason: string }
   | { readonly kind: "closed" };
 
@@ -81,6 +85,8 @@ export interface LogFile {
   readonly lanes: readonly LaneState[];
   /** Stores all of a group in one durable commit and answers the position of the last event. Throws when nothing was stored. */
   append(group: Group): number;
+  /** Whether so little of the disk is left that nothing is kept beyond need. */
+  isDiskShort(): boolean;
   /** Lets go of segments whose events all lie at or below a position: they stay as long as retention says. */
   release(upTo: number): void;
   close(): void;
@@ -90,7 +96,9 @@ export interface LogFile {
 export function openLogFile({ path, after, maxBytes, retention }: LogFileOptions): LogFile {
   let connection = connect(path, maxBytes);
   let end = Math.max(after, connection.storedEnd());
-  let lanes = new Map(connection.lanes().map((lane) => [lane.projectId, lane]));
+  let lanes = new Map<number, Omit<LaneState, "chars">>(
+    connection.lanes().map((lane) => [lane.projectId, lane]),
+  );
   let released = 0;
   let timer: NodeJS.Timeout | undefined;
   let tidyAtMs = Number.POSITIVE_INFINITY;
@@ -118,8 +126,8 @@ export function openLogFile({ path, after, maxBytes, retention }: LogFileOptions
   function write({ segments, laneSegments, passes }: Group): number {
     if (passes.length === 0) leaveRoomForLanes();
     try {
-      const changed = new Map<number, LaneState>();
-      const laneOf = (projectId: number): LaneState =>
+      const changed = new Map<number, Omit<LaneState, "chars">>();
+      const laneOf = (projectId: number) =>
         changed.get(projectId) ?? lanes.get(projectId) ?? { projectId, passed: 0, end: 0 };
       const written = connection.inTransaction(() => {
         prune();
@@ -134,10 +142,11 @@ export function openLogFile({ path, after, maxBytes, retention }: LogFileOptions
           last += count;
           connection.insert({ last, count, lines, storedMs });
         }
-        for (const { projectId, count, lines } of laneSegments) {
-          const lane = { ...laneOf(projectId), end: laneOf(projectId).end + count };
-          changed.set(projectId, lane);
-          connection.insertIntoLane({ projectId, last: lane.end, count, lines });
+        for (const segment of laneSegments) {
+          const lane = laneOf(segment.projectId);
+          const last = lane.end + segment.count;
+          changed.set(segment.projectId, { ...lane, end: last });
+          connection.insertIntoLane({ ...segment, last });
         }
         for (const lane of changed.values()) connection.storeLane(lane);
         if (last !== end) connection.storeEnd(last);
@@ -231,8 +240,9 @@ export function openLogFile({ path, after, maxBytes, retention }: LogFileOptions
       return end;
     },
     get lanes() {
-      return [...lanes.values()];
+      return connection.lanes();
     },
+    isDiskShort,
     append(group) {
       try {
         end = write(group);
@@ -301,6 +311,7 @@ function prepare(database: Database.Database, maxBytes: number) {
       project_id integer not null,
       last integer not null,
       count integer not null,
+      chars integer not null,
       lines text not null,
       primary key (project_id, last)
     )`,
@@ -314,7 +325,7 @@ function prepare(database: Database.Database, maxBytes: number) {
   const remove = database.prepare("delete from segments where last <= ?");
   const saveEnd = database.prepare("insert or replace into progress (id, end) values (1, ?)");
   const insertIntoLane = database.prepare(
-    "insert into lane_segments (project_id, last, count, lines) values (?, ?, ?, ?)",
+    "insert into lane_segments (project_id, last, count, chars, lines) values (?, ?, ?, ?, ?)",
   );
   const removeFromLane = database.prepare(
     "delete from lane_segments where project_id = ? and last <= ?",
@@ -371,15 +382,27 @@ function prepare(database: Database.Database, maxBytes: number) {
     checkpoint: () => numberOf("wal_checkpoint(passive)"),
     storeEnd: (end: number) => saveEnd.run(end),
     lanes: (): readonly LaneState[] => {
-      const rows = database.prepare("select project_id, passed, end from lanes").all();
-      return (rows as { project_id: number; passed: number; end: number }[]).map(
-        ({ project_id: projectId, passed, end }) => ({ projectId, passed, end }),
-      );
+      const rows = database
+        .prepare(
+          `select project_id, passed, end,
+             (select coalesce(sum(chars), 0) from lane_segments
+              where lane_segments.project_id = lanes.project_id) as chars
+           from lanes`,
+        )
+        .all();
+      type Row = { project_id: number; passed: number; end: number; chars: number };
+      return (rows as Row[]).map(({ project_id: projectId, ...state }) => ({
+        projectId,
+        ...state,
+      }));
     },
-    insertIntoLane: ({ projectId, count, lines, last }: LaneSegment & { readonly last: number }) =>
-      insertIntoLane.run(projectId, last, count, lines),
+    insertIntoLane: (segment: LaneSegment & { readonly last: number }) => {
+      const { projectId, last, count, chars, lines } = segment;
+      insertIntoLane.run(projectId, last, count, chars, lines);
+    },
     deleteFromLane: (projectId: number, upTo: number) => removeFromLane.run(projectId, upTo),
-    storeLane: ({ projectId, passed, end }: LaneState) => saveLane.run(projectId, passed, end),
+    storeLane: ({ projectId, passed, end }: Omit<LaneState, "chars">) =>
+      saveLane.run(projectId, passed, end),
     close: () => database.close(),
   };
 }

@@ -18,6 +18,8 @@ export interface LaneInMemory {
   readonly end: number;
   /** The last place that has passed. */
   readonly passed: number;
+  /** Length of what waits, roughly. */
+  readonly chars: number;
   readonly tail: LogTail;
   /** Events that are on their way to the disk. */
   queued: number;
@@ -35,17 +37,23 @@ export interface LaneInMemory {
 /** States of lanes that keep so many characters of their newest events in memory, all together. */
 export function createLogLaneStates(maxChars: number): LogLaneStates {
   const lanes = new Map<number, LaneInMemory>();
-  const share = () => {
-    let waiting = 0;
-    for (const lane of lanes.values()) if (lane.end > lane.passed) waiting++;
-    return maxChars / Math.max(1, waiting);
-  };
+  /** Lanes that hold anything. */
+  let waiting = 0;
+  const share = () => maxChars / Math.max(1, waiting);
 
   function create(projectId: number): LaneInMemory {
     let passed = 0;
     let end = 0;
+    let chars = 0;
     let waiters: { readonly place: number; readonly resolve: (hasPassed: boolean) => void }[] = [];
     const tail = createLogTail(share);
+    function answerWaiters(): void {
+      const ready = waiters.filter(({ place }) => place <= passed);
+      if (ready.length === 0) return;
+      waiters = waiters.filter(({ place }) => place > passed);
+      for (const { resolve } of ready) resolve(true);
+    }
+
     const lane: LaneInMemory = {
       projectId,
       tail,
@@ -56,25 +64,32 @@ export function createLogLaneStates(maxChars: number): LogLaneStates {
       get passed() {
         return passed;
       },
+      get chars() {
+        return chars;
+      },
       isWaiting: () => end > passed || lane.queued > 0,
       add(entry, length) {
+        if (end === passed) waiting++;
         end++;
+        chars += length;
         tail.add({ ...entry, position: end }, length);
         return end;
       },
       pass(upTo) {
-        passed = Math.max(passed, upTo);
+        if (upTo <= passed) return;
+        chars *= Math.max(0, end - upTo) / (end - passed);
+        passed = upTo;
+        if (end === passed) waiting--;
         tail.forget(passed);
-        const ready = waiters.filter(({ place }) => place <= passed);
-        if (ready.length === 0) return;
-        waiters = waiters.filter(({ place }) => place > passed);
-        for (const { resolve } of ready) resolve(true);
+        answerWaiters();
       },
       reset(state) {
         if (state.passed === passed && state.end === end) return;
-        end = state.end;
+        if (end > passed) waiting--;
+        if (state.end > state.passed) waiting++;
+        ({ end, passed, chars } = state);
         tail.forget(Number.MAX_SAFE_INTEGER);
-        lane.pass(state.passed);
+        answerWaiters();
       },
       untilPassed(maxWaitMs) {
         const place = end;

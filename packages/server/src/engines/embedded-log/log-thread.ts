@@ -14,7 +14,7 @@ port.on("message", (message: ToLogThread) => {
   switch (message.kind) {
     case "append":
       try {
-        answer({ kind: "appended", end: file.append(message) });
+        answer({ kind: "appended", end: file.append(message), isShort: file.isDiskShort() });
       } catch (error) {
         answer({ kind: "refused", reason: error instanceof Error ? error.message : String(error) });
       }
