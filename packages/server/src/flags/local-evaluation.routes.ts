@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Project } from "../accounts/account-store.ts";
 import type { App } from "../http/app.ts";
 import { coversTag } from "../http/entity-tag.ts";
+import { DEFINITIONS_SECURITY } from "../http/public-api.ts";
 import type { CompiledFlags } from "./compiled-flags.ts";
 import { LocalDefinitionsAnswer, LocalDefinitionsParameters } from "./local-evaluation.schemas.ts";
 import type { LocalDefinitionsOf } from "./local-evaluation.ts";
@@ -56,6 +57,7 @@ export function localEvaluationRoutes(
         schema: {
           tags: ["local_evaluation"],
           summary: "Flag definitions for local evaluation",
+          security: DEFINITIONS_SECURITY,
           querystring: LocalDefinitionsParameters,
           response: { 200: LocalDefinitionsAnswer },
         },

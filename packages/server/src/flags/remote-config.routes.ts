@@ -3,6 +3,7 @@ import type { FastifyRequest } from "fastify";
 import { Type } from "typebox";
 import type { Project } from "../accounts/account-store.ts";
 import type { App } from "../http/app.ts";
+import { DEFINITIONS_SECURITY } from "../http/public-api.ts";
 import type { CompiledFlags } from "./compiled-flags.ts";
 import { type PayloadSeal, payloadOf } from "./encrypted-payloads.ts";
 
@@ -29,6 +30,7 @@ export function remoteConfigRoutes(
       schema: {
         tags: ["feature_flags"],
         summary: "The payload of a remote configuration flag",
+        security: DEFINITIONS_SECURITY,
         params: Type.Object({ project_id: Type.String(), id: Type.String() }),
       },
     },

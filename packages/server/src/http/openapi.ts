@@ -15,9 +15,15 @@ export function collectSchemas(app: App): void {
         version: "0.1.0",
         description: "Feature flags, experiments and event capture, speaking PostHog's HTTP API.",
       },
+      servers: [{ url: "/", description: "The service itself" }],
       components: {
         securitySchemes: {
           personalKey: { type: "http", scheme: "bearer", description: "A personal key, `phx_…`." },
+          secretKey: {
+            type: "http",
+            scheme: "bearer",
+            description: "The secret key of a project, `phs_…`, for servers that decide flags.",
+          },
         },
       },
     },
@@ -27,5 +33,24 @@ export function collectSchemas(app: App): void {
 
 /** The API description as text; the application must be ready. */
 export function describeApi(app: App): string {
-  return `${JSON.stringify(foldSchemas(app.swagger()), null, 2)}\n`;
+  const described = app.swagger();
+  const paths = (described.paths ?? {}) as Record<string, Record<string, object>>;
+  for (const [path, operations] of Object.entries(paths)) {
+    for (const [method, operation] of Object.entries(operations)) {
+      const operationId = operationIdOf(method, path);
+      // Whoever has no key of their own, or tells it in the body, may ask all the same.
+      operations[method] = { operationId, security: [], ...operation };
+    }
+  }
+  return `${JSON.stringify(foldSchemas(described), null, 2)}\n`;
+}
+
+/** `get /api/flags/{id}` is `getFlagsById`: unique, since it says all of the path but `api`. */
+function operationIdOf(method: string, path: string): string {
+  const words = path
+    .replace(/^\/api\//, "/")
+    .replace(/\{/g, "by/")
+    .match(/[A-Za-z0-9]+/g);
+  const capitalized = (words ?? []).map((word) => word.charAt(0).toUpperCase() + word.slice(1));
+  return `${method}${capitalized.join("")}`;
 }

@@ -33,6 +33,9 @@ export function publicApi(app: App, register: (app: App) => void): void {
   });
 }
 
+/** What the description of the API tells of routes that read flag definitions, with a key of two kinds. */
+export const DEFINITIONS_SECURITY = [{ secretKey: [] }, { personalKey: ["feature_flag:read"] }];
+
 interface PlainRoute {
   readonly schema: FastifySchema;
   readonly handler: PlainHandler;

@@ -30,6 +30,7 @@ let organizationId: string;
 let fullKey: string;
 
 interface DescribedOperation {
+  readonly operationId?: string;
   readonly security?: readonly { readonly personalKey?: readonly string[] }[];
   readonly requestBody?: object;
 }
@@ -86,6 +87,22 @@ test("every schema compiles, though a service does so only when one is used", ()
     const validate = validatorCompiler({ schema, httpPart: "body", method: "POST", url: "/" });
     expect(() => validate({}), JSON.stringify(schema).slice(0, 200)).not.toThrow();
   }
+});
+
+test("[AC-50] every operation has a name of its own and tells the keys that it takes, if any", () => {
+  const all = Object.entries(described).flatMap(([path, methods]) =>
+    Object.values(methods).map((operation) => ({ path, ...operation })),
+  );
+  expect(all.length).toBeGreaterThan(200);
+  const names = all.map(({ operationId = "" }) => operationId);
+  for (const name of names) expect(name).toMatch(/^[a-z]+[A-Z0-9]\w*$/);
+  expect(new Set(names).size).toBe(names.length);
+  const keysAt = (path: string) =>
+    all.find((one) => one.path === path)?.security?.map((one) => Object.keys(one)[0]);
+  expect(keysAt("/decide")).toEqual([]);
+  expect(keysAt("/flags/definitions")).toEqual(["secretKey", "personalKey"]);
+  expect(keysAt("/api/projects/{project_id}/persons")).toEqual(["personalKey"]);
+  expect(all.filter(({ security }) => security === undefined)).toEqual([]);
 });
 
 test("[AC-58] that there is no such thing is said before what is wrong with the body", async () => {
