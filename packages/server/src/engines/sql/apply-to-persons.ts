@@ -55,7 +55,8 @@ export async function applyToPersons(
   const turns = startTurns();
   const runs = new Map<number, ProjectRun>();
   const repeated: number[] = [];
-  for (const [at, entry] of entries.entries()) {
+  for (let at = 0; at < entries.length; at++) {
+    const entry = entries[at] as LoggedEvent;
     if (turns.isOver()) await turns.next();
     const { projectId } = entry.event;
     let run = runs.get(projectId);
@@ -73,7 +74,8 @@ export async function applyToPersons(
     if (projectIds.has(run.projectId)) run.ledger = await loadLedger(transaction, run, context);
   }
   const outcomes: PersonOutcome[] = [];
-  for (const [at, entry] of entries.entries()) {
+  for (let at = 0; at < entries.length; at++) {
+    const entry = entries[at] as LoggedEvent;
     if (turns.isOver()) await turns.next();
     const update = updates[at] as PersonUpdate;
     const run = runs.get(entry.event.projectId);
