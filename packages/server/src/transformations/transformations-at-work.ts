@@ -65,7 +65,7 @@ export interface AtWorkDeps {
   /** Whether webhooks may reach an address that is not public; unless given, none may. */
   readonly isAllowed?: GuardedRequestOptions["isAllowed"];
   readonly limits?: SandboxLimits;
-  /** How long whoever enables a config waits to see whether it starts; three seconds unless given. */
+  /** How long whoever enables a config waits to see whether it starts; five seconds unless given. */
   readonly tryStartMs?: number;
   readonly siteUrl: string;
   readonly recordDays: number;
@@ -80,7 +80,7 @@ export interface AtWorkDeps {
 const DOES_NOTHING =
   "It exports nothing that is ever called, such as processEvent or onEvent: it does nothing.";
 const TICK_MS = 1_000;
-const TRY_START_MS = 3_000;
+const TRY_START_MS = 5_000;
 const FLUSH_MS = 2_000;
 const PRUNE_MS = 3_600_000;
 const DAY_MS = 86_400_000;
