@@ -264,7 +264,7 @@ export function hopsOf(properties: JsonObject): number {
 }
 
 /** Whether a moment stands for a time outside of the years that can be kept: those are read as the epoch. */
-function isOutOfCalendar(moment: Date, text: string): boolean {
+export function isOutOfCalendar(moment: Date, text: string): boolean {
   return moment.getTime() === 0 && !/(?<![\d+-])19(?:69|70)/.test(text);
 }
 

@@ -1,9 +1,13 @@
 import { cleanJson, cleanText } from "@hedgerow/core/events/clean-json";
 import { cutName } from "@hedgerow/core/events/cut-name";
 import type { CapturedEvent } from "@hedgerow/core/events/event";
-import { readMoment } from "@hedgerow/core/events/event-time";
+import { eventTimes, readMoment } from "@hedgerow/core/events/event-time";
 import type { JsonObject } from "@hedgerow/core/json";
-import { HOPS_PROPERTY, MAX_HOPS } from "@hedgerow/core/transformations/plugin-event";
+import {
+  HOPS_PROPERTY,
+  isOutOfCalendar,
+  MAX_HOPS,
+} from "@hedgerow/core/transformations/plugin-event";
 import { v5 } from "uuid";
 import { MAX_CAPTURES, type SandboxCapture } from "./sandbox.ts";
 import type { Stage } from "./stage.ts";
@@ -32,7 +36,7 @@ export function captureFrom(
   if (source.hops >= MAX_HOPS) return { refusal: "too-deep" };
   if (source.index >= MAX_CAPTURES) return { refusal: "too-many" };
   if (event.trim() === "") return { refusal: "no-name" };
-  const moment = timestamp === null ? null : readMoment(timestamp);
+  const moment = timestamp === null ? null : readTime(timestamp);
   return {
     uuid: v5(`${stage.configId} ${source.index}`, source.uuid),
     projectId: stage.projectId,
@@ -43,8 +47,20 @@ export function captureFrom(
       $lib: "hedgerow-transformation",
       [HOPS_PROPERTY]: source.hops + 1,
     },
-    timestamp: moment ?? source.at,
-    clientTimestamp: moment,
+    ...timesOf(moment, source.at),
     receivedAt: source.at,
   };
+}
+
+/** `null` for what is no time that can be kept. */
+function readTime(text: string): Date | null {
+  const moment = readMoment(text);
+  return moment && !isOutOfCalendar(moment, text) ? moment : null;
+}
+
+/** As with what comes from outside, nothing is kept further ahead of its arrival (decision 18). */
+function timesOf(clientTimestamp: Date | null, receivedAt: Date) {
+  const given = { clientTimestamp, offsetMs: null, sentAt: null, receivedAt };
+  const { timestamp } = eventTimes(given);
+  return { timestamp, clientTimestamp };
 }
