@@ -169,10 +169,29 @@ export function accountStoreContract(open: OpenAccountStore): void {
         secretApiToken: "phs_rolled",
       };
       const changed = await store.updateProject(project.id, rest, later);
-      expect(changed).toEqual({ ...renamed, ...rest });
+      const secretApiTokenBackup = project.secretApiToken;
+      expect(changed).toEqual({ ...renamed, ...rest, secretApiTokenBackup });
       expect(await store.project(project.id)).toEqual(changed);
       expect(await store.projectByApiToken(project.apiToken)).toBeUndefined();
       expect(await store.updateProject(999_999, { name: "x" }, later)).toBeUndefined();
+    });
+
+    test("the secret key before opens the project too, until it is dropped or followed by another", async () => {
+      const { project } = await anOwner();
+      const byKeys = () =>
+        Promise.all(
+          [project.secretApiToken, "phs_second", "phs_third"].map(
+            async (key) => (await store.projectBySecretToken(key))?.id,
+          ),
+        );
+      expect(project.secretApiTokenBackup).toBeNull();
+      await store.updateProject(project.id, { secretApiToken: "phs_second" }, later);
+      expect(await byKeys()).toEqual([project.id, project.id, undefined]);
+      await store.updateProject(project.id, { secretApiToken: "phs_third" }, later);
+      expect(await byKeys()).toEqual([undefined, project.id, project.id]);
+      const dropped = await store.updateProject(project.id, { secretApiTokenBackup: null }, later);
+      expect(dropped?.secretApiTokenBackup).toBeNull();
+      expect(await byKeys()).toEqual([undefined, undefined, project.id]);
     });
 
     test("a deleted project is gone and its number is never given again", async () => {

@@ -31,6 +31,8 @@ export interface Project {
   readonly apiToken: string;
   /** Secret project key, `phs_…`: reads flag definitions and remote configuration only. */
   readonly secretApiToken: string;
+  /** The secret key before: it opens the same as long as it is kept. */
+  readonly secretApiTokenBackup: string | null;
   /** IANA time zone name. */
   readonly timeZone: string;
   readonly anonymizeIps: boolean;
@@ -125,13 +127,14 @@ export interface AccountStore {
 
   /** Outcome `duplicate-token` when another project has the key. */
   createProject(draft: ProjectDraft, now: Date): Promise<Project | "duplicate-token">;
+  /** With a new secret key the one before becomes the backup, whichever was it; `null` drops that. */
   updateProject(
     id: number,
     change: Partial<
       Pick<
         Project,
         "name" | "timeZone" | "anonymizeIps" | "testAccountFilters" | "apiToken" | "secretApiToken"
-      >
+      > & { readonly secretApiTokenBackup: null }
     >,
     now: Date,
   ): Promise<Project | undefined>;
@@ -139,6 +142,7 @@ export interface AccountStore {
   deleteProject(id: number): Promise<boolean>;
   project(id: number): Promise<Project | undefined>;
   projectByApiToken(token: string): Promise<Project | undefined>;
+  /** By the secret key or its backup. */
   projectBySecretToken(token: string): Promise<Project | undefined>;
   /** Ordered by id. */
   projectsOf(organizationId: string): Promise<readonly Project[]>;

@@ -163,6 +163,29 @@ describe("changing a project", () => {
   });
 });
 
+describe("the secret key of a project", () => {
+  test("[AC-41] [AC-42] is rotated, the one before opens the same until it is dropped", async () => {
+    const { id, secret_api_token: first } = await create();
+    const act = async (action: string) => {
+      const answer = await api.call("PATCH", `/api/projects/${id}/${action}/`);
+      expect(answer.statusCode).toBe(200);
+      return answer.json();
+    };
+    const opens = async (key: string) => (await api.accounts.projectBySecretToken(key))?.id === id;
+    const rotated = await act("rotate_secret_token");
+    const second = rotated.secret_api_token;
+    expect(second).toMatch(/^phs_[0-9A-Za-z]{43}$/);
+    expect(second).not.toBe(first);
+    expect(rotated.secret_api_token_backup).toBe(first);
+    expect([await opens(first), await opens(second)]).toEqual([true, true]);
+    expect(await act("delete_secret_token_backup")).toMatchObject({
+      ...{ secret_api_token: second, secret_api_token_backup: null },
+    });
+    expect([await opens(first), await opens(second)]).toEqual([false, true]);
+    expect(await act("delete_secret_token_backup")).toMatchObject({ secret_api_token: second });
+  });
+});
+
 describe("projects of an organization, as Terraform handles them", () => {
   test("[AC-26] are created, read, changed and deleted below it", async () => {
     const created = await api.call("POST", `${home()}/`, {
@@ -213,6 +236,8 @@ describe("projects of an organization, as Terraform handles them", () => {
     for (const [method, url] of [
       ["DELETE", project],
       ["PATCH", `${project}/reset_token`],
+      ["PATCH", `${project}/rotate_secret_token`],
+      ["PATCH", `${project}/delete_secret_token_backup`],
     ] as const) {
       const answer = await api.call(method, url);
       expect([answer.statusCode, answer.json().detail]).toEqual([

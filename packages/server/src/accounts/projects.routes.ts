@@ -28,8 +28,10 @@ import {
   changeProject,
   createProject,
   deleteProject,
+  dropSecretKeyBackup,
   type ProjectDeps,
   resetProjectKey,
+  rotateSecretKey,
 } from "./projects.ts";
 import { grants } from "./scopes.ts";
 
@@ -173,6 +175,29 @@ export function projectRoutes(app: App, deps: ProjectRouteDeps): void {
       return detail(caller, project, membership);
     },
   );
+
+  for (const [action, summary, run] of [
+    [
+      "rotate_secret_token",
+      "Give a project a new secret key, beside the one before",
+      rotateSecretKey,
+    ],
+    ["delete_secret_token_backup", "Drop the secret key before the last one", dropSecretKeyBackup],
+  ] as const) {
+    app.patch(
+      `/api/projects/:project_id/${action}`,
+      {
+        ...access("project:write"),
+        schema: { tags, summary, response: { 200: ProjectDetail } },
+      },
+      async (request) => {
+        const caller = callerOf(request);
+        const { membership } = caller;
+        const project = await run(deps, { project: projectOf(request), membership });
+        return detail(caller, project, membership);
+      },
+    );
+  }
 
   app.delete(
     "/api/projects/:project_id",

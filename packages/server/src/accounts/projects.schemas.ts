@@ -60,7 +60,6 @@ const ABSENT = [
   "inject_web_apps",
   "extra_settings",
   "modifiers",
-  "secret_api_token_backup",
 ] as const;
 
 type AbsentSetting = (typeof ABSENT)[number];
@@ -98,6 +97,9 @@ export const ProjectDetail = Type.Object(
     }),
     secret_api_token: Type.Union([Type.String(), Type.Null()], {
       description: "The secret project key, `phs_…`; `null` for keys without `feature_flag:read`.",
+    }),
+    secret_api_token_backup: Type.Union([Type.String(), Type.Null()], {
+      description: "The secret key before the last rotation, while it is kept.",
     }),
     app_urls: NoItems,
     test_account_filters: Type.Array(AnyObject, {
@@ -161,6 +163,7 @@ export function wireProject(project: Project, facts: ProjectFacts): Static<typeo
     })),
     anonymize_ips: project.anonymizeIps,
     secret_api_token: facts.showsSecretKey ? project.secretApiToken : null,
+    secret_api_token_backup: facts.showsSecretKey ? project.secretApiTokenBackup : null,
     app_urls: [],
     test_account_filters: wireTestAccountFilters(project.testAccountFilters),
     data_attributes: [],

@@ -66,6 +66,27 @@ export async function resetProjectKey(
   return changeProject(deps, project.id, { apiToken: generateKey("phc_", deps.randomBytes) });
 }
 
+/**
+ * Gives a project a new secret key. The one before goes on to open the project, as its backup, until
+ * it is dropped or the key is changed once more. Admins only.
+ */
+export async function rotateSecretKey(
+  deps: ProjectDeps,
+  { project, membership }: { project: Project; membership: Membership | null },
+): Promise<Project> {
+  requireProjectAdmin(membership);
+  return changeProject(deps, project.id, { secretApiToken: generateKey("phs_", deps.randomBytes) });
+}
+
+/** Has the secret key before a rotation open nothing any more. Admins only. */
+export async function dropSecretKeyBackup(
+  deps: ProjectDeps,
+  { project, membership }: { project: Project; membership: Membership | null },
+): Promise<Project> {
+  requireProjectAdmin(membership);
+  return changeProject(deps, project.id, { secretApiTokenBackup: null });
+}
+
 /** Deletes a project; its number is never given again. Admins only. */
 export async function deleteProject(
   deps: ProjectDeps,

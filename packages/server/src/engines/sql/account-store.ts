@@ -1,4 +1,4 @@
-import type { Selectable, Transaction } from "kysely";
+import { type Selectable, sql, type Transaction } from "kysely";
 import type {
   AccountStore,
   Membership,
@@ -91,7 +91,12 @@ export function createAccountStore(database: SqlDatabase): AccountStore {
               test_account_filters: encodeJson(change.testAccountFilters),
             }),
             ...(change.apiToken !== undefined && { api_token: change.apiToken }),
-            ...(change.secretApiToken !== undefined && { secret_api_token: change.secretApiToken }),
+            // Both columns are set from what the row held before.
+            ...(change.secretApiToken !== undefined && {
+              secret_api_token: change.secretApiToken,
+              secret_api_token_backup: sql.ref<string>("secret_api_token"),
+            }),
+            ...(change.secretApiTokenBackup === null && { secret_api_token_backup: null }),
           })
           .where("id", "=", id)
           .returningAll()
@@ -129,7 +134,12 @@ export function createAccountStore(database: SqlDatabase): AccountStore {
       const row = await reads
         .selectFrom("projects")
         .selectAll()
-        .where("secret_api_token", "=", token)
+        .where((where) =>
+          where.or([
+            where("secret_api_token", "=", token),
+            where("secret_api_token_backup", "=", token),
+          ]),
+        )
         .executeTakeFirst();
       return row && toProject(row);
     },
@@ -372,6 +382,7 @@ function toProject(row: Selectable<Schema["projects"]>): Project {
     name: row.name,
     apiToken: row.api_token,
     secretApiToken: row.secret_api_token,
+    secretApiTokenBackup: row.secret_api_token_backup,
     timeZone: row.time_zone,
     anonymizeIps: decodeBoolean(row.anonymize_ips),
     testAccountFilters: decodeJson<readonly TestAccountFilter[]>(row.test_account_filters),

@@ -17,6 +17,7 @@ import { cohortMemberIndex } from "./migrations/0017-cohort-member-index.ts";
 import { transformationsAtWork } from "./migrations/0018-transformations-at-work.ts";
 import { testAccounts } from "./migrations/0020-test-accounts.ts";
 import { durableCounts } from "./migrations/0023-durable-counts.ts";
+import { secretKeyBackup } from "./migrations/0024-secret-key-backup.ts";
 import type { SqlCapabilities, SqlDatabase } from "./sql-database.ts";
 
 /** A migration, written once for every engine. */
@@ -42,6 +43,7 @@ const MIGRATIONS: Readonly<Record<string, SqlMigration>> = {
   "0018-transformations-at-work": transformationsAtWork,
   "0020-test-accounts": testAccounts,
   "0023-durable-counts": durableCounts,
+  "0024-secret-key-backup": secretKeyBackup,
 };
 
 /** Names of all steps, oldest first. */

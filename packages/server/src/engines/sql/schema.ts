@@ -16,6 +16,7 @@ export interface Schema {
     name: string;
     api_token: string;
     secret_api_token: string;
+    secret_api_token_backup: Generated<string | null>;
     time_zone: string;
     anonymize_ips: number;
     /** JSON of {@link TestAccountFilter}s. */
