@@ -44,7 +44,12 @@ export async function transformationsPipeline(
   const faults: unknown[] = [];
   const warnings: { type: string; detail: string | undefined }[] = [];
   const records = createTransformationRecords(database);
-  const jobs = createTransformationJobs(database, options.maxJobs);
+  const jobs = createTransformationJobs(
+    database,
+    options.maxJobs === undefined
+      ? undefined
+      : { jobs: options.maxJobs, webhooks: options.maxJobs },
+  );
   const configs = createTransformationConfigs({
     store: configStore,
     transformations: store,

@@ -10,7 +10,7 @@ import type { Chains } from "./chains.ts";
 import type { SandboxCall } from "./sandbox.ts";
 import type { Stage } from "./stage.ts";
 import type { TransformationJournal } from "./transformation-journal.ts";
-import type { TransformationJobs } from "./transformation-records.ts";
+import { type TransformationJobs, WEBHOOK_JOB } from "./transformation-records.ts";
 
 /**
  * Gives stored events to `onEvent`, `exportEvents` and `composeWebhook`, in order for each config;
@@ -30,9 +30,6 @@ interface Queue {
   left: number;
   running: Promise<void>;
 }
-
-/** The name of jobs that are webhooks to send once more; no source can declare it. */
-export const WEBHOOK_JOB = "$webhook";
 
 /** Events that wait for one config; those beyond are left out, and its log says so. */
 const MAX_WAITING = 10_000;

@@ -1,12 +1,13 @@
 import { isJsonObject } from "@hedgerow/core/json";
 import type { Chains } from "./chains.ts";
-import { type EventDelivery, WEBHOOK_JOB } from "./deliver-events.ts";
+import type { EventDelivery } from "./deliver-events.ts";
 import type { Stage } from "./stage.ts";
 import type { TransformationJournal } from "./transformation-journal.ts";
-import type {
-  ScheduledTask,
-  TransformationJob,
-  TransformationJobs,
+import {
+  type ScheduledTask,
+  type TransformationJob,
+  type TransformationJobs,
+  WEBHOOK_JOB,
 } from "./transformation-records.ts";
 
 /** Runs what transformations asked for later: their jobs, and their tasks by the clock. */

@@ -8,6 +8,7 @@ import {
   type TransformationLogEntry,
   type TransformationRecords,
   type TransformationStorage,
+  WEBHOOK_JOB,
 } from "./transformation-records.ts";
 
 export interface TransformationRecordsFixture {
@@ -17,6 +18,7 @@ export interface TransformationRecordsFixture {
   enableConfig(config: ConfigRef, isEnabled: boolean): Promise<void>;
   /** Jobs that it keeps of one config. */
   readonly maxJobs: number;
+  readonly maxWebhooks: number;
   /** A config in a project of its own. */
   newConfig(): Promise<ConfigRef>;
   removeConfig(config: ConfigRef): Promise<void>;
@@ -259,6 +261,11 @@ export function describeTransformationRecords(open: () => Promise<Transformation
       for (let count = 0; count < fixture.maxJobs; count++) await jobs.add({ ...config, ...job });
       expect(await jobs.add({ ...config, ...job })).toBe("full");
       expect(await jobs.add({ ...other, ...job })).toBe("added");
+      const webhook = { ...config, ...job, name: WEBHOOK_JOB };
+      for (let count = 0; count < fixture.maxWebhooks; count++) {
+        expect(await jobs.add(webhook)).toBe("added");
+      }
+      expect(await jobs.add(webhook)).toBe("full");
     });
 
     test("[TP-15] of a schedule are claimed once for each period", async () => {

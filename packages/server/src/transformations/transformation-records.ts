@@ -143,7 +143,10 @@ export type ScheduledTask = "runEveryMinute" | "runEveryHour" | "runEveryDay";
 
 /** What transformations want to be called for later. At least once: what is begun stays until it is finished. */
 export interface TransformationJobs {
-  /** Refuses beyond {@link MAX_JOBS} jobs of one config; `gone` when the config is. */
+  /**
+   * Refuses beyond {@link MAX_JOBS} jobs of one config, and beyond {@link MAX_WEBHOOKS} webhooks; `gone`
+   * when the config is.
+   */
   add(job: Omit<TransformationJob, "id" | "attempts">): Promise<"added" | "full" | "gone">;
   /**
    * Jobs of enabled configs that are due, oldest first: of each config no more than some, and none of
@@ -165,5 +168,10 @@ export interface TransformationJobs {
   claimPeriod(config: ConfigRef, task: ScheduledTask, period: Date): Promise<boolean>;
 }
 
+/** The name of jobs that are webhooks to send once more; no source can declare it. */
+export const WEBHOOK_JOB = "$webhook";
+
 /** Most jobs of one config that wait. */
 export const MAX_JOBS = 1_000;
+/** Most webhooks of one config that wait to be sent once more. */
+export const MAX_WEBHOOKS = 10_000;

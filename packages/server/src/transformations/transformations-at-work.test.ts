@@ -155,7 +155,7 @@ describe("beside the stream of events", () => {
   });
 
   it("[TP-14] tells of jobs that are refused since too many wait", async () => {
-    const few = await transformationsPipeline({ maxJobs: 2, clock: now });
+    const few = await transformationsPipeline({ maxJobs: 2 });
     const project = await few.newProject();
     const { id } = await few.enable(
       project,

@@ -9,6 +9,7 @@ import {
 
 /** Fewer than in earnest: filling them takes long. */
 const MAX_JOBS = 20;
+const MAX_WEBHOOKS = 3;
 
 describeEachSqlEngine("records of transformations", (open) => {
   describeTransformationRecords(async () => {
@@ -41,8 +42,9 @@ describeEachSqlEngine("records of transformations", (open) => {
     return {
       records: createTransformationRecords(database),
       storage: createTransformationStorage(database),
-      jobs: createTransformationJobs(database, MAX_JOBS),
+      jobs: createTransformationJobs(database, { jobs: MAX_JOBS, webhooks: MAX_WEBHOOKS }),
       maxJobs: MAX_JOBS,
+      maxWebhooks: MAX_WEBHOOKS,
       async newConfig() {
         const projectId = await newProject();
         const { id } = await database.writes

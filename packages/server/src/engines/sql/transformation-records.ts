@@ -8,12 +8,14 @@ import {
   type LogQuery,
   MAX_JOBS,
   MAX_LOG_LINES,
+  MAX_WEBHOOKS,
   type OwnMetric,
   type StorageUsage,
   type TransformationJobs,
   type TransformationLogEntry,
   type TransformationRecords,
   type TransformationStorage,
+  WEBHOOK_JOB,
 } from "../../transformations/transformation-records.ts";
 import { decodeInstant, decodeJson, encodeBoolean, encodeInstant, encodeJson } from "./codec.ts";
 import { containsText } from "./contains-text.ts";
@@ -283,10 +285,12 @@ async function usageOf(
   return { projectId, configId, keys: Number(keys), chars: Number(chars ?? 0) };
 }
 
+const BOUNDS = { jobs: MAX_JOBS, webhooks: MAX_WEBHOOKS };
+
 /** {@link TransformationJobs} on SQL. */
 export function createTransformationJobs(
   { reads, writes }: SqlDatabase,
-  maxJobs: number = MAX_JOBS,
+  bounds: { readonly jobs: number; readonly webhooks: number } = BOUNDS,
 ): TransformationJobs {
   return {
     add({ projectId, configId, name, payload, runAt }) {
@@ -297,8 +301,9 @@ export function createTransformationJobs(
           .selectFrom("transformation_jobs")
           .select(({ fn }) => fn.countAll().as("count"))
           .where("config_id", "=", configId)
+          .where("name", name === WEBHOOK_JOB ? "=" : "<>", WEBHOOK_JOB)
           .executeTakeFirstOrThrow();
-        if (Number(count) >= maxJobs) return "full";
+        if (Number(count) >= (name === WEBHOOK_JOB ? bounds.webhooks : bounds.jobs)) return "full";
         await transaction
           .insertInto("transformation_jobs")
           .values({
