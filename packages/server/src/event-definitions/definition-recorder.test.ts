@@ -43,6 +43,8 @@ async function open() {
   /** Set while nothing can be written, and no stored event read. */
   let outage: Error | undefined;
   const recorders: DefinitionRecorder[] = [];
+  /** How often stored events were read. */
+  let asked = 0;
 
   const sightings: SightingStore = {
     ...store,
@@ -65,6 +67,11 @@ async function open() {
     warned,
     clock,
     write: { authorId, now: START },
+    /** Waits until stored events were read twice more: whatever the first reading led to is done. */
+    async hasAskedAgain() {
+      const before = asked;
+      await eventually(async () => asked >= before + 2);
+    },
     position: () => store.position(),
     fail: (error: Error | undefined) => {
       outage = error;
@@ -77,6 +84,7 @@ async function open() {
           position: async () => stored.at(-1)?.position ?? 0,
           async eventsAfter(position, limit) {
             if (outage) throw outage;
+            asked++;
             return stored.filter((row) => row.position > position).slice(0, limit);
           },
         },
@@ -285,6 +293,26 @@ describe("the recorder of definitions", () => {
     expect(await world.eventNames(other)).toEqual(["left"]);
     expect(world.recorded.some(({ properties }) => properties.length > 16_000)).toBe(false);
     expect(world.warned).toContain("too_many_property_definitions");
+  });
+
+  test("[ED-10] reads again what it had no room for before it was stored, once it is", async () => {
+    const many = (from: number) =>
+      Object.fromEntries(Array.from({ length: 4000 }, (_, index) => [`p${from + index}`, 1]));
+    const rows = [0, 4000, 8000, 12_000].map((from, index) => world.event(`e${index}`, many(from)));
+    const waiting = [...rows, world.event("last")];
+    world.stored.length = 0;
+    recorder.note(waiting);
+    await recorder.flush();
+    expect(await world.eventNames()).not.toContain("last");
+    // Asks for what it missed, and finds that nothing of it is stored.
+    await world.hasAskedAgain();
+    expect(await world.position()).toBeLessThan(5);
+    world.stored.push(...waiting);
+    await eventually(async () => {
+      await recorder.flush();
+      return (await world.position()) === 5;
+    });
+    expect(await world.eventNames()).toContain("last");
   });
 
   test("[ED-10] passes nothing over that it could not read again yet", async () => {

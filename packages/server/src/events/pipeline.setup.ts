@@ -105,6 +105,9 @@ export function temporaryPipeline(folder = mkdtempSync(join(tmpdir(), "hedgerow-
       ...(around.events && { events: around.events(real.events) }),
       ...(around.log && { log: around.log(real.log) }),
       ...(around.geoIp && { geoIp: around.geoIp(real.geoIp) }),
+      ...(around.onPrepared && {
+        onPrepared: around.onPrepared(real.onPrepared) ?? (() => {}),
+      }),
       ...(around.onStored && { onStored: around.onStored(real.onStored) ?? (() => {}) }),
     };
     worker = await startWorker(deps);

@@ -769,6 +769,67 @@ describe("the worker", () => {
     expect(seen.size).toBe(25_000);
   });
 
+  it("[PI-75] leaves the store alone for twice as long after a batch of many events", async () => {
+    const storeEveryMs = 400;
+    const starts: { readonly atMs: number; readonly rows: number }[] = [];
+    const run = await pipeline.start(
+      {
+        events: (real) => ({
+          ...real,
+          insert: async (batch) => {
+            starts.push({ atMs: performance.now(), rows: batch.rows.length });
+            return real.insert(batch);
+          },
+        }),
+      },
+      { storeEveryMs },
+    );
+    const projectId = await run.newProject();
+    const beforeMs = performance.now();
+    await run.append(Array.from({ length: 300 }, () => sampleEvent({ projectId })));
+    await run.settle();
+    await run.append([sampleEvent({ projectId })]);
+    await run.settle();
+    expect(starts.map(({ rows }) => rows)).toEqual([300, 1]);
+    expect((starts[1]?.atMs ?? 0) - beforeMs).toBeGreaterThan(2 * storeEveryMs - 10);
+  });
+
+  it("[PI-48] stores packed rows, tells of them before and after, and takes them apart where one is at fault", async () => {
+    const told: { prepared: string[]; stored: string[] } = { prepared: [], stored: [] };
+    const packed: boolean[] = [];
+    const run = await pipeline.start({
+      events: (real) => ({
+        ...real,
+        insert: async (batch) => {
+          packed.push(!Array.isArray(batch.rows));
+          if ([...batch.rows].some(({ event }) => event.event === "poison")) throw new Error("no");
+          return real.insert(batch);
+        },
+      }),
+      onPrepared: () => (rows) => {
+        for (const { event } of rows) told.prepared.push(event.event);
+        throw new Error("whoever is told may fail");
+      },
+      onStored: () => (rows) => {
+        for (const { event } of rows) told.stored.push(event.event);
+      },
+    });
+    const projectId = await run.newProject();
+    await run.append(
+      ["a", "poison", "b"].map((event, second) =>
+        sampleEvent({ projectId, event, timestamp: at(second) }),
+      ),
+    );
+    await run.settle();
+    expect(packed[0]).toBe(true);
+    expect(await namesIn(run.events, projectId)).toEqual(["a", "b"]);
+    expect(told.prepared).toEqual(["a", "poison", "b"]);
+    await expect.poll(() => told.stored).toEqual(["a", "b"]);
+    expect(run.logged).toContain("somebody could not be told of events");
+    const [letter] = await run.events.deadLetters({ limit: 10 });
+    expect(letter?.event).toMatchObject({ event: "poison", projectId });
+  });
+
   it("[PI-58] sets aside what is damaged in the log, with what is left of it, and goes on", async () => {
     const damaged = temporaryPipeline();
     const stores = await damaged.openStores();
