@@ -1,4 +1,4 @@
-/** Tells whether events of other projects came lately. */
+/** Tells whether events of other projects passed transformations lately. */
 export interface Neighbours {
   note(projectId: number): void;
   has(projectId: number): boolean;

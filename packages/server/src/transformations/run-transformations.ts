@@ -13,6 +13,7 @@ import {
 } from "@hedgerow/core/transformations/plugin-event";
 import type { Step, StepOccasion, StepOutcome } from "../events/steps/step.ts";
 import type { Chains } from "./chains.ts";
+import type { Neighbours } from "./neighbours.ts";
 import type { GivenEvent, TextOutcome } from "./sandbox.ts";
 import { isFailure, type Stage } from "./stage.ts";
 import type { TransformationJournal } from "./transformation-journal.ts";
@@ -42,8 +43,8 @@ export interface RunTransformationsDeps {
   readonly disable: (stage: Stage, reason: string) => void;
   /** Told which events a stage is given, so that captures find theirs; answers what ends that. */
   readonly watch: (stage: Stage, events: readonly EventUnderWay[]) => () => void;
-  /** Whether events of other projects than this one came lately: they share the processor. */
-  readonly hasNeighbours: (projectId: number) => boolean;
+  /** Whose events pass transformations: they share the sandbox's threads. */
+  readonly neighbours: Neighbours;
   readonly siteUrl: string;
 }
 
@@ -67,6 +68,7 @@ export function runTransformations(deps: RunTransformationsDeps): Step {
       const projectId = entries[0]?.event.projectId ?? 0;
       const stages = chains.get(projectId)?.transforming ?? [];
       if (stages.length === 0) return entries.map(({ event }) => ({ kind: "keep", event }));
+      deps.neighbours.note(projectId);
       // Events under way pass the versions they began with.
       const releases = stages.map((stage) => stage.hold());
       return passAll(entries, stages, occasion, deps).finally(() => {
@@ -174,7 +176,7 @@ async function passStage(
   chunk: readonly EventUnderWay[],
   stage: Stage,
   counts: Count[],
-  { journal, disable, watch, hasNeighbours }: RunTransformationsDeps,
+  { journal, disable, watch, neighbours }: RunTransformationsDeps,
 ): Promise<void> {
   const events = chunk.filter(({ droppedBy }) => !droppedBy);
   if (events.length === 0 || stage.isTakenOut) return;
@@ -209,7 +211,7 @@ async function passStage(
       outcome.kind !== "failed" ? "fine" : outcome.isLimit ? "exceeded-limit" : "failed";
     const reason =
       stage.suspicion.note(result, outcome.kind === "failed" ? outcome.reason : "") ??
-      (hasNeighbours(stage.projectId) ? stage.suspicion.noteCost(outcome.cpuMs, ms) : undefined);
+      (neighbours.has(stage.projectId) ? stage.suspicion.noteCost(outcome.cpuMs, ms) : undefined);
     if (reason === undefined || stage.isTakenOut) continue;
     // What took the place of a retired one is not to blame for it.
     if (stage.isOut) stage.takeOut();

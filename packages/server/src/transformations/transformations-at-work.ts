@@ -95,7 +95,6 @@ export async function startTransformations(deps: AtWorkDeps): Promise<Transforma
   const journal = createTransformationJournal({
     ...{ records: deps.records, clock, newUuid, observer: deps.observer, reportFault },
   });
-  const neighbours = createNeighbours();
   const storage = createStorageBuffer({ storage: deps.storage, reportFault });
   const hosts = createInstanceHosts({
     ...{ journal, places: deps.places, storage, jobs, capture: deps.capture, warnings },
@@ -201,12 +200,9 @@ export async function startTransformations(deps: AtWorkDeps): Promise<Transforma
   return {
     step: runTransformations({
       ...{ chains, journal, disable, watch: hosts.watch, siteUrl },
-      hasNeighbours: neighbours.has,
+      neighbours: createNeighbours(),
     }),
-    isAtWork(projectId) {
-      neighbours.note(projectId);
-      return (chains.get(projectId)?.transforming.length ?? 0) > 0;
-    },
+    isAtWork: (projectId) => (chains.get(projectId)?.transforming.length ?? 0) > 0,
     note: delivery.note,
     changed,
     tryStart,
