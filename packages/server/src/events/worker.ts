@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { GeoIp } from "../persons/geo-ip.ts";
 import type { PersonStore } from "../persons/person-store.ts";
+import { atMost } from "../platform/at-most.ts";
 import type { EventLog } from "./event-log.ts";
 import type { EventBatch, EventRow, EventRows, EventStore } from "./event-store.ts";
 import type { PendingPersons } from "./pending-persons.ts";
@@ -271,13 +272,4 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
       clearTimeout(releaseTimer);
     },
   };
-}
-
-async function atMost(ms: number, work: Promise<unknown>): Promise<void> {
-  const timeUp = new AbortController();
-  try {
-    await Promise.race([work, delay(ms, undefined, { signal: timeUp.signal })]);
-  } finally {
-    timeUp.abort();
-  }
 }
