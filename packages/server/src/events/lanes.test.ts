@@ -155,7 +155,7 @@ describe("lanes", () => {
     expect(await stored(second, projectId)).toEqual(
       [...names("a", 60), "b"].map((name) => ({ name, passed: true })),
     );
-  }, 60_000);
+  });
 
   it("[PI-72] takes no event through its steps twice while the log does not take what became of it", async () => {
     let runs = 0;
@@ -271,6 +271,25 @@ describe("lanes", () => {
     expect(letters.map(({ reason }) => reason)).toEqual([
       expect.stringContaining("cannot be read from the log"),
     ]);
+  });
+
+  it("[PI-82] takes events of several projects at once, each the way of its project", async () => {
+    let withSteps = 0;
+    const { step } = holdingStep(() => false);
+    const run = await pipeline.start({
+      steps: [step],
+      isAtWork: (projectId) => projectId === withSteps,
+    });
+    const plain = await run.newProject();
+    withSteps = await run.newProject();
+    const [a, b, c] = [named(plain, ["a"]), named(withSteps, ["b"]), named(plain, ["c"])];
+    await run.append([...a, ...b, ...c]);
+    await run.settle();
+    expect(await stored(run, plain)).toEqual([
+      { name: "a", passed: false },
+      { name: "c", passed: false },
+    ]);
+    expect(await stored(run, withSteps)).toEqual([{ name: "b", passed: true }]);
   });
 
   it("[PI-47] closes though a lane does not get to its end", async () => {

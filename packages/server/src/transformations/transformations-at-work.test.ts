@@ -133,7 +133,7 @@ describe("beside the stream of events", () => {
     const slow = await run.enable(
       busy,
       "Busy",
-      `export const jobs = { work: () => new Promise((done) => setTimeout(done, 3_000)) };${enqueue(5)}`,
+      `export const jobs = { work: () => new Promise((done) => setTimeout(done, 3_000)) };${enqueue(15)}`,
     );
     await run.enable(
       quick,
