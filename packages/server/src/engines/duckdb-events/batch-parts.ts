@@ -23,7 +23,10 @@ export interface BatchPart {
 /** Rows and letters of a batch that are not stored yet. */
 export interface BatchQueue {
   isEmpty(): boolean;
+  /** What comes next; the parts before are done with. */
   nextPart(): Promise<BatchPart>;
+  /** Gives back the memory of what was packed here, once all parts are done with. */
+  release(): void;
 }
 
 /** A commit needs a multiple of what it stores in memory: larger batches become several. */
@@ -47,13 +50,29 @@ export function createQueue(
   /** Of what is packed: the rows that come next. */
   let current: { readonly events: PackedEvents; next: number } | undefined;
   let nextLetter = 0;
+  /** What was packed here and is not given back yet. */
+  const packed = new Set<PackedEvents>();
+
+  function releaseTaken(): void {
+    for (const events of packed) {
+      if (events === current?.events && current.next < events.length) continue;
+      events.release();
+      packed.delete(events);
+    }
+  }
+
+  async function packHere(rows: readonly EventRow[]): Promise<PackedEvents> {
+    const events = await pack(rows);
+    packed.add(events);
+    return events;
+  }
 
   /** The events of the next row, packed; `undefined` after the last. */
   async function findCurrent() {
     while (!current || current.next === current.events.length) {
       const source = sources.shift();
       if (!source) return undefined;
-      const events = source instanceof PackedEvents ? source : await pack(source);
+      const events = source instanceof PackedEvents ? source : await packHere(source);
       current = { events, next: 0 };
       while (current.next < events.length && events.positionAt(current.next) <= stored) {
         current.next++;
@@ -68,7 +87,10 @@ export function createQueue(
       nextLetter === letters.length &&
       (!current || current.next === current.events.length),
 
+    release: releaseTaken,
+
     async nextPart() {
+      releaseTaken();
       const runs: RowRun[] = [];
       const taken: (DeadLetter & { text: string })[] = [];
       let rowCount = 0;

@@ -171,6 +171,7 @@ export async function openDuckDbEvents(
       total.stored += part.rowCount - repeated.length;
       total.duplicates += repeated.length;
     } while (!queue.isEmpty());
+    queue.release();
     return total;
   }
 
