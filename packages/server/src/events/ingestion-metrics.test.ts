@@ -1,12 +1,17 @@
 import { Registry } from "prom-client";
 import { expect, it } from "vitest";
 import { sampleEvent } from "./event-log.contract.ts";
-import { countPreparations, showLogBytes, showPositions } from "./ingestion-metrics.ts";
+import { countPreparations, showLanes, showLogBytes, showPositions } from "./ingestion-metrics.ts";
 
 it("[PI-52][PI-9] shows the positions of every stage, the size of the log, and counts what was not stored as sent", async () => {
   const registry = new Registry();
   const observer = countPreparations(registry);
   showPositions(registry, async () => ({ captured: 12, persons: 11, stored: 7 }));
+  const waiting = new Map([
+    [3, 40],
+    [5, 2],
+  ]);
+  showLanes(registry, () => waiting);
   showLogBytes(registry, async () => 4096);
   observer.dropped(3);
   observer.setAside();
@@ -20,6 +25,8 @@ it("[PI-52][PI-9] shows the positions of every stage, the size of the log, and c
       'hedgerow_log_position{stage="stored"} 7',
       'hedgerow_log_lag_events{stage="persons"} 1',
       'hedgerow_log_lag_events{stage="stored"} 5',
+      "hedgerow_transformation_lag_events 42",
+      "hedgerow_transformation_lag_projects 2",
       "hedgerow_log_bytes 4096",
       "hedgerow_dropped_events_total 3",
       "hedgerow_dead_letters_total 2",

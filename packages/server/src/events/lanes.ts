@@ -1,7 +1,8 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
 import type { GeoIp } from "../persons/geo-ip.ts";
-import type { EventLog, PassedEvent } from "./event-log.ts";
+import { atMost } from "../platform/at-most.ts";
+import type { EventLog, LogLanes, PassedEvent } from "./event-log.ts";
 import type { PendingLanes } from "./pending-lanes.ts";
 import { addGeoProperties } from "./steps/add-geo-properties.ts";
 import { runSteps, type Step, type StepsOutcome } from "./steps/step.ts";
@@ -108,20 +109,28 @@ export function startLanes(deps: LanesDeps): Lanes {
     return passing;
   }
 
-  /** Tries until the log takes it, or everything stops. */
   async function persist(projectId: number, upTo: number, became: Became): Promise<void> {
     const { events, captured, whenDurable } = became;
+    const stored = await tryToPass(projectId, { upTo, events, captured });
+    if (!stored) return;
+    const { positions, places } = stored;
+    const entries = captured.map((event, index) => ({
+      position: places[index] ?? Number.NaN,
+      event,
+    }));
+    pendingPersons.addToLane(projectId, entries);
+    pendingPersons.passed(projectId, upTo, positions.at(-1) ?? 0);
+    for (const tell of whenDurable) tell();
+  }
+
+  /** Tries until the log takes what passed, or everything stops: `undefined` then. */
+  async function tryToPass(
+    projectId: number,
+    passed: Parameters<LogLanes["pass"]>[1],
+  ): Promise<Awaited<ReturnType<LogLanes["pass"]>> | undefined> {
     for (let failures = 0; !stop.signal.aborted; ) {
       try {
-        const { positions, places } = await log.lanes.pass(projectId, { upTo, events, captured });
-        const entries = captured.map((event, index) => ({
-          position: places[index] ?? Number.NaN,
-          event,
-        }));
-        pendingPersons.addToLane(projectId, entries);
-        pendingPersons.passed(projectId, upTo, positions.at(-1) ?? 0);
-        for (const tell of whenDurable) tell();
-        return;
+        return await log.lanes.pass(projectId, passed);
       } catch (error) {
         failures++;
         const message =
@@ -130,6 +139,7 @@ export function startLanes(deps: LanesDeps): Lanes {
         await pause(Math.min(timing.retryMs * 2 ** (failures - 1), timing.longestRetryMs));
       }
     }
+    return undefined;
   }
 
   function wake(projectId: number): void {
@@ -154,13 +164,10 @@ export function startLanes(deps: LanesDeps): Lanes {
   return {
     wake,
     async close() {
-      const timeUp = new AbortController();
       const idle = async () => {
-        while (running.size > 0 && !timeUp.signal.aborted) await Promise.all(running.values());
+        while (running.size > 0 && !stop.signal.aborted) await Promise.all(running.values());
       };
-      const timer = delay(timing.drainMs, undefined, { signal: timeUp.signal }).catch(() => {});
-      await Promise.race([idle(), timer]);
-      timeUp.abort();
+      await atMost(timing.drainMs, idle());
       stop.abort();
       await Promise.all(passingOn);
     },
