@@ -154,7 +154,24 @@ const rows = [
     `${Math.round(transformations.microsPerEvent)} µs : ${Math.round(transformations.baselineMicros)} µs`,
     `${number(transformations.microsPerEvent / transformations.baselineMicros)}×`,
   ],
-  ["… a chain of three until it works", `${Math.round(transformations.chainOfThreeMs)} ms`, ""],
+  [
+    "… of the main thread and of the sandbox's",
+    `${Math.round(transformations.mainThreadMicros)} µs + ${Math.round(transformations.sandboxThreadMicros)} µs`,
+    "",
+  ],
+  ...[0, 1, 3].map((count) => {
+    const { ackedPerSecond, storedPerSecond } = transformations.server[count];
+    return [
+      `Durable capture with ${count} transformations enabled, acknowledged : stored`,
+      `${perSecond(ackedPerSecond)} : ${perSecond(storedPerSecond)}`,
+      "",
+    ];
+  }),
+  [
+    "A chain of three transformations until it works",
+    `${Math.round(transformations.chainOfThreeMs)} ms`,
+    "",
+  ],
   [
     "… throughput of a project beside one whose transformation loops, against alone",
     "",

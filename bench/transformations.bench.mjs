@@ -17,7 +17,7 @@ import { measuredServer } from "./measured-server.mjs";
 
 /** Of each load on the whole server; 0 leaves them out. */
 const SERVER_SECONDS = Number(process.env.BENCH_TRANSFORMATION_SERVER_SECONDS ?? 20);
-const ROUNDS = Number(process.env.BENCH_TRANSFORMATION_ROUNDS ?? 12);
+const ROUNDS = Number(process.env.BENCH_TRANSFORMATION_ROUNDS ?? 40);
 const BATCH = 500;
 
 const properties = Object.fromEntries(

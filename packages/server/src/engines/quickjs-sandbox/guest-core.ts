@@ -1026,10 +1026,19 @@ function accept(text: string, buffer: ArrayBuffer, newShapes: string): void {
 let givenEvent: unknown;
 let givenAs: LazyObject | string = "";
 
+/** So many events in a row whose properties were listed or copied make the next ones plain. */
+const MANY_SETTLED = 16;
+/** Then so many are given as plain objects, which cost less where all of them is read. */
+const PLAIN_EVENTS = 2_000;
+let settledInRow = 0;
+let plainLeft = 0;
+
 function give(index: number): void {
   const place = numbers[index] as number;
   const line = batchText.substring(numbers[place] as number, numbers[place + 1] as number);
-  const shape = shapes[numbers[place + 2] as number];
+  const isPlain = plainLeft > 0;
+  if (isPlain) plainLeft -= 1;
+  const shape = isPlain ? undefined : shapes[numbers[place + 2] as number];
   if (shape === undefined) {
     givenEvent = parse(line);
     givenAs = line;
@@ -1193,7 +1202,16 @@ function conclude(answer: unknown, as: LazyObject | string): string {
 }
 
 function end(as: LazyObject | string, outcome: string): string {
-  if (typeof as !== "string") release(as);
+  if (typeof as === "string") return outcome;
+  release(as);
+  if (as.inner?.isSettled !== true) settledInRow = 0;
+  else {
+    settledInRow += 1;
+    if (settledInRow >= MANY_SETTLED) {
+      settledInRow = 0;
+      plainLeft = PLAIN_EVENTS;
+    }
+  }
   return outcome;
 }
 

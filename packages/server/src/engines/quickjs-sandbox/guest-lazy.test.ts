@@ -43,7 +43,7 @@ function afterwards(
 ) {
   const written = writeAnswer(answer as Plain, given.lazy);
   const told = written === "=" ? written : tellChange(written, given.scanned, 1);
-  const outcome = readOutcome(before, told, false, 0);
+  const outcome = readOutcome({ event: before, line: given.line }, told, false, 0);
   const change: EventChange | undefined = outcome.kind === "keep" ? outcome.change : undefined;
   return { change, event: change === undefined ? before : eventAfter(before, change) };
 }

@@ -300,13 +300,13 @@ export class SandboxInstance implements Instance {
     const outcomes = texts.split(SEPARATOR);
     const limited = new Set(limits);
     resolve(
-      events.map(({ event }, index) => {
+      events.map((given, index) => {
         const reason = blocked.get(index);
         const text = outcomes[index];
         if (reason !== undefined || text === undefined) {
           return failedEvent(reason ?? "it was not run", true);
         }
-        return readOutcome(event, text, limited.has(index), cpuMs[index] ?? 0);
+        return readOutcome(given, text, limited.has(index), cpuMs[index] ?? 0);
       }),
     );
   }
@@ -388,9 +388,12 @@ function failedEvent(reason: string, isLimit: boolean): Extract<TextOutcome, { k
   return { kind: "failed", reason, isLimit, cpuMs: 0 };
 }
 
+/** Without them, no integer of a text can be one that no number holds. */
+const MANY_DIGITS = /\d{16}/;
+
 /** What a thread tells of an event (`ThreadOutcome`), read. */
 export function readOutcome(
-  before: SandboxEvent,
+  { event: before, line }: GivenEvent,
   text: string,
   isLimit: boolean,
   cpuMs: number,
@@ -401,8 +404,9 @@ export function readOutcome(
     case "-":
       return { kind: "drop", cpuMs };
     case "+": {
-      const whole = restoreIntegers(before, JSON.parse(text.slice(1)) as JsonObject);
-      return { kind: "keep", change: { kind: "whole", event: whole as JsonObject }, cpuMs };
+      const whole = JSON.parse(text.slice(1)) as JsonObject;
+      const event = MANY_DIGITS.test(line) ? (restoreIntegers(before, whole) as JsonObject) : whole;
+      return { kind: "keep", change: { kind: "whole", event }, cpuMs };
     }
     case "~": {
       const end = text.indexOf("\n");
