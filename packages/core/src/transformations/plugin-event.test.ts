@@ -5,9 +5,12 @@ import type { Json, JsonObject } from "../json.ts";
 import {
   type AnswerOutcome,
   capturedEventOf,
+  type EventChange,
+  eventAfter,
   HOPS_PROPERTY,
   pluginEventOf,
   takeAnswer,
+  takeChange,
   withPassed,
 } from "./plugin-event.ts";
 
@@ -182,6 +185,91 @@ describe("what a transformation answers", () => {
     expect(after.properties).toEqual({ "a\uFFFD": "\uFFFD" });
   });
 });
+
+describe("differences that a transformation makes", () => {
+  const names = fc.constantFrom(
+    ...[
+      "a",
+      "b",
+      "$set",
+      "$unset",
+      "$ip",
+      "$plugins_failed",
+      HOPS_PROPERTY,
+      "__proto__",
+      "7",
+      "\0",
+    ],
+  );
+  const json = fc.jsonValue({ maxDepth: 2 }) as fc.Arbitrary<Json>;
+  const objects = fc
+    .array(fc.tuple(names, fc.oneof(json, fc.constant({ plan: "pro" }))), { maxLength: 5 })
+    .map((members) => Object.fromEntries(members) as JsonObject);
+  const fields = fc
+    .array(
+      fc.tuple(
+        fc.constantFrom("event", "distinct_id", "uuid", "team_id", "ip", "$set", "timestamp"),
+        fc.oneof(json, fc.constantFrom<Json>("name", "2024-05-01T10:00:00Z", 3, { plan: "pro" })),
+      ),
+      { maxLength: 2 },
+    )
+    .map((members) => Object.fromEntries(members) as JsonObject);
+  const changes: fc.Arbitrary<EventChange> = fc.oneof(
+    fc.record({
+      kind: fc.constant("parts" as const),
+      fields: fc.oneof(fc.constant({}), fields),
+      removedFields: fc.oneof(fc.constant([]), fc.subarray(["ip", "timestamp", "event", "$set"])),
+      set: objects,
+      removed: fc.array(names, { maxLength: 2 }),
+    }),
+    fc.record({
+      kind: fc.constant("properties" as const),
+      fields,
+      removedFields: fc.constant([]),
+      properties: fc.oneof(objects, json),
+    }),
+  );
+
+  it("[TP-58] are taken as the whole event would be", () => {
+    fc.assert(
+      fc.property(objects, changes, (properties, change) => {
+        const before = seen(cleaned(properties));
+        const [part, whole] = [
+          takeChange(before, change),
+          takeAnswer(before, eventAfter(before, change)),
+        ];
+        expect(part).toEqual(whole);
+        const texts = [part, whole].map((taken) =>
+          taken.kind === "changed" ? JSON.stringify(taken.event.properties) : taken.reason,
+        );
+        expect(texts[0]).toBe(texts[1]);
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  it("[TP-58] keep the text of the properties where only plain ones changed", () => {
+    const before = seen({ a: 1 });
+    const change = { fields: {}, removedFields: [], removed: [], propertiesText: '{"a":1,"b":2}' };
+    const text = (set: JsonObject) => {
+      const taken = takeChange(before, { kind: "parts", ...change, set });
+      return "propertiesText" in taken ? taken.propertiesText : undefined;
+    };
+    expect(text({ b: 2 })).toBe('{"a":1,"b":2}');
+    expect(text({ b: "\0" })).toBeUndefined();
+    expect(text({ $set: {} })).toBeUndefined();
+  });
+});
+
+/** As events are when they were captured: person fields are objects. */
+function cleaned(properties: JsonObject): JsonObject {
+  const { $set, $unset, "\0": _, ...rest } = properties;
+  return {
+    ...rest,
+    ...(typeof $set === "object" && $set !== null && !Array.isArray($set) && { $set: { ...$set } }),
+    ...(Array.isArray($unset) && { $unset: ["a"] }),
+  };
+}
 
 function nested(depth: number): JsonObject {
   let value: JsonObject = {};
