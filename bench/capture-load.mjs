@@ -17,7 +17,10 @@ const hex = () => randomBytes(16).toString("hex");
 const uuid = (digits = hex()) =>
   `${digits.slice(0, 8)}-${digits.slice(8, 12)}-7${digits.slice(13, 16)}-8${digits.slice(17, 20)}-${digits.slice(20)}`;
 
-/** Events as a browser SDK sends them, about 1 kB each; their uuid is put in between the two parts. */
+/**
+ * Events as a browser SDK sends them, about 1 kB each; uuid and time are put in between the parts.
+ * Each event is later than the one before, so that it moves what is known of its person.
+ */
 const templates = Array.from({ length: DISTINCT_IDS }, (_, n) => {
   const event = {
     event: pick(["$pageview", "$pageleave", "$autocapture", "order placed", "checkout"], n),
@@ -49,17 +52,19 @@ const templates = Array.from({ length: DISTINCT_IDS }, (_, n) => {
       $is_identified: n % 2 === 0,
       ...(n % 10 === 0 && { $set: { plan: pick(["free", "pro"], n), visits: n } }),
     },
-    timestamp: new Date().toISOString(),
   };
-  return [`{"uuid":"`, `",${JSON.stringify(event).slice(1)}`];
+  return [`{"uuid":"`, `",${JSON.stringify(event).slice(1, -1)},"timestamp":"`, `"}`];
 });
 
+const firstMs = Date.now() - 60_000;
+let timed = 0;
 let eventBytes = 0;
 function bodyOf(request) {
   const events = [];
   for (let index = 0; index < perRequest; index++) {
-    const [head, tail] = templates[(request * perRequest * 7 + index * 13) % DISTINCT_IDS];
-    events.push(head + uuid() + tail);
+    const [head, middle, tail] = templates[(request * perRequest * 7 + index * 13) % DISTINCT_IDS];
+    const timestamp = new Date(firstMs + timed++ / 10).toISOString();
+    events.push(head + uuid() + middle + timestamp + tail);
   }
   eventBytes = events[0].length;
   const batch = events.join(",");
