@@ -1,4 +1,5 @@
 import { type Static, Type } from "typebox";
+import { MapOf } from "../http/wire-schemas.ts";
 import type { User } from "./account-store.ts";
 
 /** The short form of a user: every `created_by` (posthog-api 3.3). */
@@ -11,7 +12,7 @@ export const UserBasic = Type.Object(
     last_name: Type.String(),
     email: Type.String(),
     is_email_verified: Type.Boolean(),
-    hedgehog_config: Type.Record(Type.String(), Type.Unknown()),
+    hedgehog_config: MapOf(Type.Unknown()),
     role_at_organization: Type.Union([Type.String(), Type.Null()]),
   },
   { title: "UserBasic" },

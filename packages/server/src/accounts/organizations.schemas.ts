@@ -1,5 +1,6 @@
 import { type Static, Type } from "typebox";
 import { wireInstant } from "../http/wire-instant.ts";
+import { MapOf } from "../http/wire-schemas.ts";
 import type { Membership } from "./account-store.ts";
 import { ProjectBasic } from "./projects.schemas.ts";
 
@@ -26,7 +27,7 @@ export const OrganizationDetail = Type.Object(
     projects: Type.Array(ProjectBasic),
     available_product_features: Type.Array(Type.Unknown()),
     is_member_join_email_enabled: Type.Boolean(),
-    metadata: Type.Record(Type.String(), Type.Unknown()),
+    metadata: MapOf(Type.Unknown()),
     customer_id: Type.Null(),
     enforce_2fa: Type.Null(),
     members_can_invite: Type.Boolean(),

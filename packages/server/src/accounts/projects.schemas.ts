@@ -2,7 +2,7 @@ import type { GroupType } from "@hedgerow/core/flags/flag";
 import { type Static, Type } from "typebox";
 import { Refusal } from "../http/errors.ts";
 import { wireInstant } from "../http/wire-instant.ts";
-import { AnyObject } from "../http/wire-schemas.ts";
+import { AnyObject, MapOf } from "../http/wire-schemas.ts";
 import type { Membership, Project, TestAccountFilter } from "./account-store.ts";
 import { testAccountFiltersOf, wireTestAccountFilters } from "./test-account-filters.schemas.ts";
 
@@ -110,7 +110,7 @@ export const ProjectDetail = Type.Object(
     product_intents: NoItems,
     session_recording_opt_in: Type.Boolean(),
     person_on_events_querying_enabled: Type.Boolean(),
-    default_modifiers: Type.Record(Type.String(), Type.Unknown()),
+    default_modifiers: MapOf(Type.Unknown()),
     ...absentFields,
   },
   { title: "Project" },

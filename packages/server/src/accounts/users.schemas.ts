@@ -1,5 +1,6 @@
 import { type Static, Type } from "typebox";
 import { wireInstant } from "../http/wire-instant.ts";
+import { MapOf } from "../http/wire-schemas.ts";
 import type { User } from "./account-store.ts";
 import { UserBasic, wireUserBasic } from "./accounts.schemas.ts";
 import { OrganizationBasic, OrganizationDetail } from "./organizations.schemas.ts";
@@ -13,7 +14,7 @@ export const UserDetail = Type.Object(
     ...UserBasic.properties,
     date_joined: Type.String(),
     pending_email: Nothing,
-    notification_settings: Type.Record(Type.String(), Type.Unknown()),
+    notification_settings: MapOf(Type.Unknown()),
     anonymize_data: Nothing,
     toolbar_mode: Nothing,
     has_password: Type.Boolean(),

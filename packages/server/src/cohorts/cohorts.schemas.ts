@@ -8,7 +8,7 @@ import { parseStrictJson } from "../http/parse-json.ts";
 import { readId } from "../http/path-id.ts";
 import { queryText } from "../http/query-text.ts";
 import { wireInstant, wireInstantOrNull } from "../http/wire-instant.ts";
-import { AnyObject, Nullable } from "../http/wire-schemas.ts";
+import { AnyObject, MapOf, Nullable } from "../http/wire-schemas.ts";
 import { isUuid } from "../http/wire-uuid.ts";
 import type {
   CohortListQuery,
@@ -25,7 +25,7 @@ const writableFields = {
   deleted: Type.Optional(Type.Boolean({ description: "True deletes the cohort." })),
   filters: Type.Optional(
     Nullable(
-      Type.Record(Type.String(), Type.Unknown(), {
+      MapOf(Type.Unknown(), {
         description: "Rule of a dynamic cohort: `{ properties: { type, values } }`.",
       }),
     ),

@@ -6,7 +6,7 @@ import { invalidChoiceText } from "../http/invalid-choice.ts";
 import { type Page, PageQuery } from "../http/pagination.ts";
 import { booleanOf, jsonTextsOf, textsOf } from "../http/query-lists.ts";
 import { queryText } from "../http/query-text.ts";
-import { Nullable } from "../http/wire-schemas.ts";
+import { MapOf, Nullable } from "../http/wire-schemas.ts";
 import {
   sharedChangeOf,
   sharedFields,
@@ -74,7 +74,7 @@ export const SeenTogetherParameters = Type.Object({
   event_names: Type.Optional(Type.String({ description: "JSON list of events." })),
 });
 
-export const SeenTogetherAnswer = Type.Record(Type.String(), Type.Boolean(), {
+export const SeenTogetherAnswer = MapOf(Type.Boolean(), {
   description: "Whether each of the events carries the property.",
 });
 

@@ -6,6 +6,7 @@ import { clientAddressOf } from "../http/client-address.ts";
 import { bearerOf } from "../http/credentials.ts";
 import { namesUnknownEncoding } from "../http/decode-body.ts";
 import { Refusal } from "../http/errors.ts";
+import { MapOf } from "../http/wire-schemas.ts";
 import { networks } from "../platform/network-address.ts";
 import { type CaptureRouteDeps, openBody } from "./capture.routes.ts";
 import { captureV1 } from "./capture-v1.ts";
@@ -13,8 +14,7 @@ import type { Sdk } from "./ingestion-warning-store.ts";
 import { sdkOfRequest } from "./sdk.ts";
 
 const Results = Type.Object({
-  results: Type.Record(
-    Type.String(),
+  results: MapOf(
     Type.Object({
       result: Type.Union(
         [

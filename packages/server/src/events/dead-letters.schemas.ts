@@ -1,6 +1,7 @@
 import { type Static, Type } from "typebox";
 import { Refusal } from "../http/errors.ts";
 import { wireInstant } from "../http/wire-instant.ts";
+import { MapOf } from "../http/wire-schemas.ts";
 import { isUuid } from "../http/wire-uuid.ts";
 import type { ChosenLetters, Replay } from "./dead-letters.ts";
 import type { DeadLetter as Letter } from "./event-store.ts";
@@ -12,7 +13,7 @@ export const DeadLetter = Type.Object({
   uuid: Type.String(),
   event: Type.String(),
   distinct_id: Type.String(),
-  properties: Type.Record(Type.String(), Type.Unknown()),
+  properties: MapOf(Type.Unknown()),
   timestamp: Type.String(),
   received_at: Type.String(),
 });

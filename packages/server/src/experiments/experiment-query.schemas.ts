@@ -6,7 +6,7 @@ import { Type } from "typebox";
 import { Refusal } from "../http/errors.ts";
 import { wireNames } from "../http/wire-field-name.ts";
 import { wireInstant } from "../http/wire-instant.ts";
-import { AnyObject } from "../http/wire-schemas.ts";
+import { AnyObject, MapOf } from "../http/wire-schemas.ts";
 import type { Analysis, ExposureSeries, Exposures } from "./analyse-experiment.ts";
 import { type CellResult, DEFAULT_TUNING, type VariantResult } from "./analyse-measured.ts";
 import { wireBalanced, wireEffect, wireSums } from "./balanced-numbers.schemas.ts";
@@ -22,7 +22,7 @@ import type { ArmMeasure } from "./experiment-measures.ts";
 import { wireClassicResult } from "./experiment-results.schemas.ts";
 
 export const QueryBody = Type.Object({
-  query: Type.Record(Type.String(), Type.Unknown(), {
+  query: MapOf(Type.Unknown(), {
     description:
       "`kind` and `experiment_id`; of an `ExperimentQuery` the `metric`, an `ExperimentMetric` of type mean, quantile, funnel, ratio or retention; of an `ExperimentTrendsQuery` the `count_query`, of an `ExperimentFunnelsQuery` the `funnels_query`; nothing else of an `ExperimentExposureQuery`.",
   }),

@@ -1,6 +1,6 @@
 import { Type } from "typebox";
 import { wireInstant } from "../http/wire-instant.ts";
-import { AnyObject } from "../http/wire-schemas.ts";
+import { AnyObject, MapOf } from "../http/wire-schemas.ts";
 import type { Analysis } from "./analyse-experiment.ts";
 import type { DayResult } from "./analyse-measured.ts";
 import { type JudgedMetric, wireArm, wireNumbers } from "./experiment-query.schemas.ts";
@@ -19,7 +19,7 @@ export const TimeseriesAnswer = Type.Object({
   experiment_id: Type.Integer(),
   metric_uuid: Type.String(),
   status: Type.String(),
-  timeseries: Type.Record(Type.String(), AnyObject),
+  timeseries: MapOf(AnyObject),
   errors: Type.Null(),
   computed_at: Type.String({ format: "date-time" }),
   is_cached: Type.Boolean(),

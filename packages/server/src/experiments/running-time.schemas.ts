@@ -2,7 +2,7 @@ import type { CalculatorMetric } from "@hedgerow/core/statistics/power";
 import { type Static, Type } from "typebox";
 import { Refusal } from "../http/errors.ts";
 import { wireNames } from "../http/wire-field-name.ts";
-import { Nullable } from "../http/wire-schemas.ts";
+import { MapOf, Nullable } from "../http/wire-schemas.ts";
 import type { RunningTime, RunningTimeQuestion } from "./running-time.ts";
 
 const METRIC_TYPES = [
@@ -78,7 +78,7 @@ export const RunningTimeAnswer = Type.Object(
     extended: Type.Object({
       status: Type.String(),
       method: Type.String(),
-      inputs: Type.Record(Type.String(), Type.Unknown()),
+      inputs: MapOf(Type.Unknown()),
       sample: Nullable(Sample),
       sample_size: Nullable(
         Type.Object({

@@ -5,7 +5,7 @@ import { UserBasic, wireAuthor } from "../accounts/accounts.schemas.ts";
 import { Refusal } from "../http/errors.ts";
 import { presentFields } from "../http/present-fields.ts";
 import { wireInstant } from "../http/wire-instant.ts";
-import { AnyObject, Nullable } from "../http/wire-schemas.ts";
+import { AnyObject, MapOf, Nullable } from "../http/wire-schemas.ts";
 import { checkMetric } from "./metric.schemas.ts";
 import { identified } from "./metric-identity.ts";
 import type { SavedMetric, SavedMetricChange } from "./saved-metrics.ts";
@@ -13,9 +13,7 @@ import type { SavedMetric, SavedMetricChange } from "./saved-metrics.ts";
 const writableFields = {
   description: Type.Optional(Nullable(Type.String({ maxLength: 400 }))),
   query: Type.Optional(
-    Nullable(
-      Type.Record(Type.String(), Type.Unknown(), { description: "The metric, with its `kind`." }),
-    ),
+    Nullable(MapOf(Type.Unknown(), { description: "The metric, with its `kind`." })),
   ),
   tags: Type.Optional(Type.Array(Type.String({ maxLength: 255 }), { maxItems: 100 })),
 };

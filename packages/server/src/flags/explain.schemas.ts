@@ -10,7 +10,7 @@ import { Refusal } from "../http/errors.ts";
 import { parseStrictJson } from "../http/parse-json.ts";
 import { readId } from "../http/path-id.ts";
 import { queryText } from "../http/query-text.ts";
-import { AnyObject, Nullable } from "../http/wire-schemas.ts";
+import { AnyObject, MapOf, Nullable } from "../http/wire-schemas.ts";
 import type { ExplainedPerson } from "./explain.ts";
 import type { LiveFlag } from "./flag-store.ts";
 import { MinimalFlag, wireMinimalFlag } from "./flags.schemas.ts";
@@ -24,9 +24,9 @@ export const ExplainParameters = Type.Object({
 
 export const ExplainBody = Type.Object({
   distinct_id: Type.String({ minLength: 1, description: "Whose value is explained." }),
-  groups: Type.Optional(Type.Record(Type.String(), Type.Union([Type.String(), Type.Number()]))),
+  groups: Type.Optional(MapOf(Type.Union([Type.String(), Type.Number()]))),
   person_properties: Type.Optional(AnyObject),
-  group_properties: Type.Optional(Type.Record(Type.String(), AnyObject)),
+  group_properties: Type.Optional(MapOf(AnyObject)),
   device_id: Type.Optional(Nullable(Type.String())),
   anon_distinct_id: Type.Optional(Nullable(Type.String())),
   ip: Type.Optional(Nullable(Type.String({ description: "Address whose place counts." }))),
@@ -146,8 +146,7 @@ function wireBound({ isInside, ...bound }: ConditionExplanation["rollout"]) {
 }
 
 /** Value and reason of each flag by key (posthog-api 4.5). */
-export const EvaluationReasons = Type.Record(
-  Type.String(),
+export const EvaluationReasons = MapOf(
   Type.Object({
     value: Type.Union([Type.Boolean(), Type.String()]),
     evaluation: Type.Object({
@@ -202,7 +201,7 @@ export const BulkKeysBody = Type.Object({
 });
 
 export const BulkKeys = Type.Object({
-  keys: Type.Record(Type.String(), Type.String()),
+  keys: MapOf(Type.String()),
   warning: Type.Optional(Type.String()),
 });
 

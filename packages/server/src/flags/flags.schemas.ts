@@ -10,7 +10,7 @@ import { presentFields } from "../http/present-fields.ts";
 import { queryText } from "../http/query-text.ts";
 import { tidyTags } from "../http/tidy-tags.ts";
 import { readInstant, wireInstant, wireInstantOrNull } from "../http/wire-instant.ts";
-import { AnyObject, Nullable } from "../http/wire-schemas.ts";
+import { AnyObject, MapOf, Nullable } from "../http/wire-schemas.ts";
 import { type FlagChange, shownFlag } from "./encrypted-payloads.ts";
 import { earlyAccessEntry, enrolsPersons } from "./flag-enrolment.ts";
 import { flagStatus, staleSince } from "./flag-status.ts";
@@ -30,7 +30,7 @@ const CREATION_CONTEXTS = [
 const writableFields = {
   name: Type.Optional(Type.String({ description: "What the flag is for, in words." })),
   filters: Type.Optional(
-    Type.Record(Type.String(), Type.Unknown(), {
+    MapOf(Type.Unknown(), {
       description:
         "Release conditions, variants and payloads: `{ groups, multivariate, payloads }`.",
     }),
@@ -72,7 +72,7 @@ const editBase = {
   ),
   original_flag: Type.Optional(
     Nullable(
-      Type.Record(Type.String(), Type.Unknown(), {
+      MapOf(Type.Unknown(), {
         description: "The flag as it was read before the edit.",
       }),
     ),

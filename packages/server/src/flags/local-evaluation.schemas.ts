@@ -1,6 +1,6 @@
 import { describeForLocalEvaluation } from "@hedgerow/core/flags/local-definitions";
 import { type Static, Type } from "typebox";
-import { AnyObject } from "../http/wire-schemas.ts";
+import { AnyObject, MapOf } from "../http/wire-schemas.ts";
 import type { LiveFlag, VersionedDefinitions } from "./flag-store.ts";
 import type { FeedOptions } from "./local-evaluation.ts";
 
@@ -38,7 +38,7 @@ const LocalFlag = Type.Object({
 export const LocalDefinitionsAnswer = Type.Object(
   {
     flags: Type.Array(LocalFlag),
-    group_type_mapping: Type.Record(Type.String(), Type.String()),
+    group_type_mapping: MapOf(Type.String()),
     cohorts: AnyObject,
   },
   { title: "LocalDefinitions" },

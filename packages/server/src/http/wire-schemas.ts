@@ -1,8 +1,19 @@
-import { type TSchema, Type } from "typebox";
+import { type Static, type TSchema, type TSchemaOptions, Type } from "typebox";
 
 /** Schema of what may be `null` instead. */
 export const Nullable = <Schema extends TSchema>(schema: Schema) =>
   Type.Union([schema, Type.Null()]);
 
+/**
+ * Schema of an object with fields of one kind under any names. Not `Type.Record`: that takes names by
+ * a pattern which those with line breaks do not match.
+ */
+export const MapOf = <Schema extends TSchema>(schema: Schema, options: TSchemaOptions = {}) =>
+  Type.Unsafe<Record<string, Static<Schema>>>({
+    type: "object",
+    additionalProperties: schema,
+    ...options,
+  });
+
 /** Schema of an object of any fields. */
-export const AnyObject = Type.Record(Type.String(), Type.Unknown());
+export const AnyObject = MapOf(Type.Unknown());

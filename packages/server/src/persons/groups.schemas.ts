@@ -6,7 +6,7 @@ import { PageQuery } from "../http/pagination.ts";
 import { presentFields } from "../http/present-fields.ts";
 import { queryText } from "../http/query-text.ts";
 import { wireInstant } from "../http/wire-instant.ts";
-import { AnyObject, Nullable } from "../http/wire-schemas.ts";
+import { AnyObject, MapOf, Nullable } from "../http/wire-schemas.ts";
 import { isUuid } from "../http/wire-uuid.ts";
 import type { Group, GroupTypeRecord } from "./group-records.ts";
 import type { GroupName, GroupSelection, GroupTypeNames } from "./groups.ts";
@@ -95,8 +95,7 @@ export const CreateGroupBody = Type.Object({
   group_properties: Type.Optional(Nullable(AnyObject)),
 });
 
-export const GroupNames = Type.Record(
-  Type.String(),
+export const GroupNames = MapOf(
   Type.Array(Type.Object({ name: Type.String(), count: Type.Integer() })),
 );
 

@@ -14,7 +14,7 @@ import { readId } from "../http/path-id.ts";
 import { presentFields } from "../http/present-fields.ts";
 import { queryText } from "../http/query-text.ts";
 import { wireInstant } from "../http/wire-instant.ts";
-import { AnyObject } from "../http/wire-schemas.ts";
+import { AnyObject, MapOf } from "../http/wire-schemas.ts";
 import { isUuid } from "../http/wire-uuid.ts";
 import type { CountedValue } from "./count-values.ts";
 import type { ListedPerson, PersonName } from "./person-records.ts";
@@ -59,7 +59,7 @@ export const PersonListParameters = Type.Object({
 });
 
 export const UpdatePersonBody = Type.Object({
-  properties: Type.Record(Type.String(), Type.Unknown(), {
+  properties: MapOf(Type.Unknown(), {
     description: "Properties to set; others stay as they are.",
   }),
 });

@@ -7,7 +7,7 @@ import { parseStrictJson } from "../http/parse-json.ts";
 import { presentFields } from "../http/present-fields.ts";
 import type { FormFile } from "../http/read-form.ts";
 import { wireInstant } from "../http/wire-instant.ts";
-import { AnyObject, Nullable } from "../http/wire-schemas.ts";
+import { AnyObject, MapOf, Nullable } from "../http/wire-schemas.ts";
 import type { AttachmentChange, ConfigView } from "./transformation-config-store.ts";
 import { type ConfigChange, maskSecrets } from "./transformation-configs.ts";
 import {
@@ -27,7 +27,7 @@ export const PluginConfig = Type.Object(
     plugin: Type.Integer(),
     enabled: Type.Boolean(),
     order: Type.Integer(),
-    config: Type.Record(Type.String(), Type.Unknown(), {
+    config: MapOf(Type.Unknown(), {
       description: "Settings; secrets are masked, attachments told by name, size and type.",
     }),
     error: Nullable(
@@ -74,7 +74,7 @@ export const CreatePluginConfigBody = Type.Object({
 export const PatchPluginConfigBody = Type.Object(writableFields);
 
 export const RearrangeBody = Type.Object({
-  orders: Type.Record(Type.String(), Type.Integer(), {
+  orders: MapOf(Type.Integer(), {
     description: "Place of each config, by its id.",
   }),
 });
@@ -272,7 +272,7 @@ export const PluginMetrics = Type.Object(
       Type.Object({
         hour: Type.String({ format: "date-time" }),
         ...counts,
-        own: Type.Record(Type.String(), Type.Number(), {
+        own: MapOf(Type.Number(), {
           description: "What the transformation counted itself.",
         }),
       }),
@@ -321,7 +321,7 @@ const DEFAULT_TRIAL_EVENTS = 10;
 export const TrialBody = Type.Object({
   plugin: Type.Optional(Type.Integer({ minimum: 1, maximum: 2_147_483_647 })),
   source: Type.Optional(
-    Type.Union([Type.String(), Type.Record(Type.String(), Nullable(Type.String()))], {
+    Type.Union([Type.String(), MapOf(Nullable(Type.String()))], {
       description: "Unsaved files by name, null for one that is taken away; or index.ts alone.",
     }),
   ),

@@ -9,7 +9,7 @@ import { UserBasic, wireAuthor } from "../accounts/accounts.schemas.ts";
 import { Refusal } from "../http/errors.ts";
 import { presentFields } from "../http/present-fields.ts";
 import { wireInstant } from "../http/wire-instant.ts";
-import { AnyObject, Nullable } from "../http/wire-schemas.ts";
+import { AnyObject, MapOf, Nullable } from "../http/wire-schemas.ts";
 import type { PluginManifest } from "./plugin-manifest.ts";
 import type { CompiledVersion, VersionSummary } from "./transformation-store.ts";
 import type {
@@ -57,7 +57,7 @@ export const Plugin = Type.Object(
   { title: "PipelineTransformation" },
 );
 
-const Files = Type.Record(Type.String(), Type.String(), {
+const Files = MapOf(Type.String(), {
   description: "Texts of the source's files by name.",
 });
 
@@ -166,7 +166,7 @@ export const CreatePluginBody = Type.Object({
     ),
   ),
   source: Type.Optional(
-    Type.Record(Type.String(), Type.String(), {
+    MapOf(Type.String(), {
       description: "Files of what is written here, by name.",
     }),
   ),
@@ -177,7 +177,7 @@ export const UpdateSourceBody = Type.Object(
   {
     ...writableFields,
     source: Type.Optional(
-      Type.Union([Type.String(), Type.Record(Type.String(), Nullable(Type.String()))], {
+      Type.Union([Type.String(), MapOf(Nullable(Type.String()))], {
         description: "Texts by file name, null to take one away. They may stand beside it as well.",
       }),
     ),
