@@ -11,8 +11,8 @@ export const Nullable = <Schema extends TSchema>(schema: Schema) =>
 export const MapOf = <Schema extends TSchema>(schema: Schema, options: TSchemaOptions = {}) =>
   Type.Unsafe<Record<string, Static<Schema>>>({
     type: "object",
-    additionalProperties: schema,
     ...options,
+    additionalProperties: schema,
   });
 
 /** Schema of an object of any fields. */
