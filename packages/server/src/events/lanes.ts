@@ -77,11 +77,11 @@ export function startLanes(deps: LanesDeps): Lanes {
         if (entries.length === 0) logger.error({ projectId, after, end }, "a lane has lost events");
         const startedAt = performance.now();
         const became = await takeThrough(entries);
-        if (stop.signal.aborted) return;
+        if (stop.signal.aborted) return undo(became);
         const tookMs = performance.now() - startedAt;
         if (entries.length === length) runLengths.set(projectId, nextLength(length, tookMs));
         await passing;
-        if (stop.signal.aborted) return;
+        if (stop.signal.aborted) return undo(became);
         passing = passOn(projectId, end, became);
         after = end;
       }
@@ -93,13 +93,16 @@ export function startLanes(deps: LanesDeps): Lanes {
 
   async function takeThrough(entries: readonly LoggedEvent[]): Promise<Became> {
     const whenDurable: (() => void)[] = [];
+    const whenUndone: (() => void)[] = [];
     const outcomes = await runSteps(steps, entries, {
       whenDurable: (told) => whenDurable.push(told),
+      whenUndone: (told) => whenUndone.push(told),
     });
     return {
       events: entries.map((entry, index) => passedEventOf(entry, outcomes[index] as StepsOutcome)),
       captured: outcomes.flatMap((one) => (one.kind === "dead-letter" ? [] : one.captured)),
       whenDurable,
+      whenUndone,
     };
   }
 
@@ -112,7 +115,7 @@ export function startLanes(deps: LanesDeps): Lanes {
   async function persist(projectId: number, upTo: number, became: Became): Promise<void> {
     const { events, captured, whenDurable } = became;
     const stored = await tryToPass(projectId, { upTo, events, captured });
-    if (!stored) return;
+    if (!stored) return undo(became);
     const { positions, places } = stored;
     const entries = captured.map((event, index) => ({
       position: places[index] ?? Number.NaN,
@@ -179,6 +182,12 @@ interface Became {
   readonly events: readonly PassedEvent[];
   readonly captured: readonly CapturedEvent[];
   readonly whenDurable: readonly (() => void)[];
+  readonly whenUndone: readonly (() => void)[];
+}
+
+/** It comes to nothing, and passes again with the next start. */
+function undo({ whenUndone }: Became): void {
+  for (const tell of whenUndone) tell();
 }
 
 /** What a run came to is durable only as a whole: it should not take long, nor many commits. */

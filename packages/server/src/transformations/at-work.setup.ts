@@ -44,6 +44,7 @@ export async function transformationsPipeline(
   const faults: unknown[] = [];
   const warnings: { type: string; detail: string | undefined }[] = [];
   const records = createTransformationRecords(database);
+  const storage = createTransformationStorage(database);
   const jobs = createTransformationJobs(
     database,
     options.maxJobs === undefined
@@ -67,7 +68,7 @@ export async function transformationsPipeline(
     configs: options.configsOf?.(configStore) ?? configStore,
     sandbox,
     records,
-    storage: createTransformationStorage(database),
+    storage,
     jobs,
     places: await openGeoIp({ path: null, reportFault: (error) => faults.push(error) }),
     persons,
@@ -109,6 +110,7 @@ export async function transformationsPipeline(
     sandbox,
     records,
     jobs,
+    storage,
     configs,
     configStore,
     activityLog: createActivityLog(database),

@@ -53,14 +53,14 @@ export function createChains({
 }): Chains {
   const chains = new Map<number, Chain>();
   const refreshing = new Map<number, Promise<void>>();
-  const retiring = new Set<Promise<void>>();
+  const retiring = new Map<Promise<void>, Stage>();
 
   function retire(stage: Stage): void {
     const done = stage
       .retire()
       .catch((error: unknown) => reportFault(error, `${stage.label} could not be stopped`))
       .finally(() => retiring.delete(done));
-    retiring.add(done);
+    retiring.set(done, stage);
   }
 
   async function read(projectId: number): Promise<void> {
@@ -136,14 +136,14 @@ export function createChains({
       for (const stage of stages) retire(stage);
       const timeUp = new AbortController();
       const late = delay(CLOSE_MS, undefined, { signal: timeUp.signal }).catch(() => {});
-      await Promise.race([Promise.all(retiring), late]);
+      await Promise.race([Promise.all(retiring.keys()), late]);
       timeUp.abort();
-      if (retiring.size === 0) return;
-      for (const stage of stages) {
+      // Those too that were replaced or disabled before, and are not done yet.
+      for (const stage of retiring.values()) {
         stage.takeOut();
         stage.abandon();
       }
-      await Promise.all(retiring);
+      await Promise.all(retiring.keys());
     },
   };
 }

@@ -4,8 +4,8 @@ import { hopsOf } from "@hedgerow/core/transformations/plugin-event";
 import type { IngestionWarnings } from "../events/ingestion-warnings.ts";
 import type { PlaceRecords } from "../persons/geo-ip.ts";
 import { captureFrom } from "./capture-from-transformation.ts";
-import { type EventUnderWay, uuidOf } from "./run-transformations.ts";
-import type { InstanceHost, SandboxCapture, SandboxCause } from "./sandbox.ts";
+import { type EventJob, type EventUnderWay, uuidOf } from "./run-transformations.ts";
+import type { InstanceHost, SandboxCapture, SandboxCause, SandboxEvent } from "./sandbox.ts";
 import type { Stage } from "./stage.ts";
 import type { StorageBuffer } from "./storage-buffer.ts";
 import type { TransformationJournal } from "./transformation-journal.ts";
@@ -16,6 +16,12 @@ export interface InstanceHosts {
   hostFor(stage: Stage): InstanceHost;
   /** Until what it answers is called, captures of a stage belong to these events. */
   watch(stage: Stage, events: readonly EventUnderWay[]): () => void;
+  /** What became of events is durable: what they stored and asked for becomes so, too. */
+  release(events: readonly EventUnderWay[]): void;
+  /** Events begin anew with their first transformation: nothing that they stored or asked for remains. */
+  undo(events: readonly EventUnderWay[]): void;
+  /** Hands over jobs that could not be handed over yet; never rejects. */
+  flush(): Promise<void>;
 }
 
 const MAX_REMEMBERED = 1_000;
@@ -30,6 +36,7 @@ export function createInstanceHosts({
   jobs,
   capture,
   warnings,
+  reportFault,
   clock,
   newUuid,
   siteUrl,
@@ -38,6 +45,7 @@ export function createInstanceHosts({
   places: PlaceRecords;
   storage: StorageBuffer;
   jobs: Pick<TransformationJobs, "add">;
+  reportFault: (error: unknown, context: string) => void;
   /** Takes events that hang on none under way. */
   capture: (events: readonly CapturedEvent[]) => Promise<unknown>;
   warnings: Pick<IngestionWarnings, "note">;
@@ -47,6 +55,42 @@ export function createInstanceHosts({
 }): InstanceHosts {
   /** By config: the events that its stage is given at the moment, by the uuid it knows them by. */
   const watched = new Map<Stage, Map<string, EventUnderWay>>();
+  /** As transformations were given them: whose they are, also once they are watched no more. */
+  const owners = new WeakMap<SandboxEvent, EventUnderWay>();
+  /** Jobs of events that are durable. */
+  let ready: EventJob[] = [];
+  let handing: Promise<void> = Promise.resolve();
+
+  /** The event under way that something hangs on, unless what became of it is durable. */
+  function ownerOf({ event }: SandboxCause): EventUnderWay | undefined {
+    const owner = event ? owners.get(event) : undefined;
+    return owner?.isDurable ? undefined : owner;
+  }
+
+  async function add(stage: Stage, job: EventJob["job"]): Promise<boolean> {
+    if ((await jobs.add(job)) !== "full") return true;
+    tellFull(stage);
+    return false;
+  }
+
+  /** Hands over jobs in their order; what fails is tried with the next. */
+  function handOver(): Promise<void> {
+    handing = handing.then(async () => {
+      const some = ready;
+      ready = [];
+      for (const [index, { stage, job }] of some.entries()) {
+        try {
+          await add(stage, job);
+        } catch (error) {
+          reportFault(error, "jobs of transformations could not be kept");
+          ready = [...some.slice(index), ...ready];
+          return;
+        }
+      }
+    });
+    return handing;
+  }
+
   /** By stage and uuid: how many events were captured from that one. */
   const captures = new Map<string, number>();
 
@@ -116,28 +160,64 @@ export function createInstanceHosts({
         }
       },
       readStored: (key) => storage.get(stage, key),
-      writeStored: (key, value) => storage.set(stage, key, value),
-      deleteStored: (key) => storage.set(stage, key, undefined),
+      writeStored: (key, value, cause) => storage.set(stage, key, value, ownerOf(cause)),
+      deleteStored: (key, cause) => storage.set(stage, key, undefined, ownerOf(cause)),
       capture: (asked, cause) => take(stage, asked, cause),
-      async enqueueJob(name, payload: Json, runAt) {
+      async enqueueJob(name, payload: Json, runAt, cause) {
         const { projectId, configId } = stage;
-        const added = await jobs.add({ projectId, configId, name, payload, runAt });
-        if (added !== "full") return;
-        tellFull(stage);
-        throw new Error("too many jobs of this transformation wait");
+        const job = { projectId, configId, name, payload, runAt };
+        const owner = ownerOf(cause);
+        if (owner) owner.jobs.push({ stage, job });
+        else if (!(await add(stage, job))) {
+          throw new Error("too many jobs of this transformation wait");
+        }
       },
+      beginAnew(events) {
+        for (const event of events) {
+          const owner = owners.get(event);
+          if (!owner) continue;
+          owner.jobs = owner.jobs.filter(({ job }) => job.configId !== stage.configId);
+          owner.captured = owner.captured.filter(
+            ({ properties }) => properties[FROM] !== stage.configId,
+          );
+        }
+      },
+      undoStored: (events) =>
+        storage.undo(
+          events.flatMap((one) => owners.get(one) ?? []),
+          stage,
+        ),
       locate: (address) => places.locate(address),
       countMetric: (name, kind, value) => journal.countOwn(stage, name, { kind, value }),
     }),
 
     watch(stage, events) {
       const byUuid = new Map<string, EventUnderWay>();
-      for (const one of events) byUuid.set(uuidOf(one.event), one);
+      for (const one of events) {
+        byUuid.set(uuidOf(one.event), one);
+        owners.set(one.event, one);
+      }
       watched.set(stage, byUuid);
       return () => {
         if (watched.get(stage) === byUuid) watched.delete(stage);
       };
     },
+
+    release(events) {
+      storage.release(events);
+      for (const one of events) {
+        one.isDurable = true;
+        ready.push(...one.jobs);
+      }
+      if (ready.length > 0) void handOver();
+    },
+
+    undo(events) {
+      storage.undo(events);
+      for (const one of events) one.jobs = [];
+    },
+
+    flush: handOver,
   };
 }
 

@@ -17,6 +17,7 @@ import type { Neighbours } from "./neighbours.ts";
 import type { GivenEvent, TextOutcome } from "./sandbox.ts";
 import { isFailure, type Stage } from "./stage.ts";
 import type { TransformationJournal } from "./transformation-journal.ts";
+import type { TransformationJobs } from "./transformation-records.ts";
 
 /** An event on its way through a chain. */
 export interface EventUnderWay {
@@ -31,9 +32,18 @@ export interface EventUnderWay {
   readonly succeeded: string[];
   readonly failed: string[];
   readonly changedBy: string[];
-  readonly captured: CapturedEvent[];
+  captured: CapturedEvent[];
+  /** What its transformations want to be called for later, once it is durable. */
+  jobs: EventJob[];
+  /** Set once what became of it is durable. */
+  isDurable: boolean;
   /** Who dropped it. */
   droppedBy: Stage | undefined;
+}
+
+export interface EventJob {
+  readonly stage: Stage;
+  readonly job: Parameters<TransformationJobs["add"]>[0];
 }
 
 export interface RunTransformationsDeps {
@@ -43,6 +53,9 @@ export interface RunTransformationsDeps {
   readonly disable: (stage: Stage, reason: string) => void;
   /** Told which events a stage is given, so that captures find theirs; answers what ends that. */
   readonly watch: (stage: Stage, events: readonly EventUnderWay[]) => () => void;
+  /** Told that what became of events is durable; or that it comes to nothing, and they begin anew. */
+  readonly release: (events: readonly EventUnderWay[]) => void;
+  readonly undo: (events: readonly EventUnderWay[]) => void;
   /** Whose events pass transformations: they share the sandbox's threads. */
   readonly neighbours: Neighbours;
   readonly siteUrl: string;
@@ -81,14 +94,16 @@ export function runTransformations(deps: RunTransformationsDeps): Step {
 async function passAll(
   entries: readonly LoggedEvent[],
   stages: readonly Stage[],
-  { whenDurable }: StepOccasion,
+  { whenDurable, whenUndone }: StepOccasion,
   deps: RunTransformationsDeps,
 ): Promise<readonly StepOutcome[]> {
   const all = entries.map((entry) => begin(entry, deps.siteUrl));
   const counts: Count[] = [];
   whenDurable(() => {
+    deps.release(all);
     for (const { stage, kind, cpuMs } of counts) deps.journal.count(stage, kind, cpuMs);
   });
+  whenUndone?.(() => deps.undo(all));
   /** By stage: what it is busy with. */
   const turns = new Map<Stage, Promise<void>>();
   const passing: Promise<void>[] = [];
@@ -127,7 +142,8 @@ function begin({ event, ...entry }: LoggedEvent, siteUrl: string): EventUnderWay
     // An event is one line of a text.
     propertiesText:
       text === undefined || text.includes("\n") ? encodeJson(honest.properties) : text,
-    ...{ succeeded: [], failed: [], changedBy: [], captured: [], droppedBy: undefined },
+    ...{ succeeded: [], failed: [], changedBy: [], captured: [] },
+    ...{ jobs: [], isDurable: false, droppedBy: undefined },
   };
 }
 

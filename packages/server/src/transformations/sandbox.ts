@@ -109,11 +109,15 @@ export interface InstanceHost {
   readonly siteUrl?: string;
   log(lines: readonly SandboxLogLine[]): void;
   readStored(key: string): Promise<Json | undefined>;
-  writeStored(key: string, value: Json): Promise<void>;
-  deleteStored(key: string): Promise<void>;
+  writeStored(key: string, value: Json, cause: SandboxCause): Promise<void>;
+  deleteStored(key: string, cause: SandboxCause): Promise<void>;
   /** Rejects when the event is refused, for instance because of its depth. */
   capture(capture: SandboxCapture, cause: SandboxCause): Promise<void>;
-  enqueueJob(name: string, payload: Json, runAt: Date): Promise<void>;
+  enqueueJob(name: string, payload: Json, runAt: Date, cause: SandboxCause): Promise<void>;
+  /** Events are begun anew: what they asked for before must come to nothing, but for what they stored. */
+  beginAnew?(events: readonly SandboxEvent[]): void;
+  /** What events that are begun anew had stored must come to nothing. */
+  undoStored?(events: readonly SandboxEvent[]): void;
   /** What `meta.geoip.locate` answers (MaxMind's record of a city); null when nothing is known. */
   locate(address: string): Promise<Json | null>;
   countMetric(name: string, kind: "sum" | "max" | "min", value: number): void;

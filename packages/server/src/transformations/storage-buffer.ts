@@ -11,8 +11,15 @@ import {
 /** Storage of transformations that write often: values are written together, soon. */
 export interface StorageBuffer {
   get(config: ConfigRef, key: string): Promise<Json | undefined>;
-  /** Rejects when the config keeps too much already, or the key or value is too long. */
-  set(config: ConfigRef, key: string, value: Json | undefined): Promise<void>;
+  /**
+   * Rejects when the config keeps too much already, or the key or value is too long. What is set by
+   * the owner of a run's writes is seen by all at once, and held until it is released or undone.
+   */
+  set(config: ConfigRef, key: string, value: Json | undefined, owner?: object): Promise<void>;
+  /** What owners have set is written soon. */
+  release(owners: Iterable<object>): void;
+  /** What owners have set, of one config or of all, comes to nothing. */
+  undo(owners: Iterable<object>, config?: ConfigRef): void;
   flush(): Promise<void>;
 }
 
@@ -21,6 +28,14 @@ const MAX_VALUE_CHARS = 1_000_000;
 /** More that wait are written at once, and whoever brings them waits. */
 const MAX_PENDING = 1_000;
 const FLUSH_AFTER_MS = 200;
+/** Characters that one config may have held. */
+const MAX_HELD_CHARS = 4 * MAX_STORED_CHARS;
+
+/** What is set but may come to nothing yet. */
+interface HeldWrite extends StoredValue {
+  readonly owner: object;
+  readonly chars: number;
+}
 
 export function createStorageBuffer({
   storage,
@@ -32,6 +47,11 @@ export function createStorageBuffer({
   const pending = new Map<string, StoredValue>();
   /** What is being written: it is read from here until it is. */
   let writing = new Map<string, StoredValue>();
+  /** By name, oldest first. */
+  const held = new Map<string, readonly HeldWrite[]>();
+  const namesOf = new Map<object, Set<string>>();
+  /** By config. */
+  const heldChars = new Map<number, number>();
   const usages = new Map<number, StorageUsage>();
   let timer: NodeJS.Timeout | undefined;
   let last: Promise<void> = Promise.resolve();
@@ -59,17 +79,67 @@ export function createStorageBuffer({
     return last;
   }
 
+  function keep(name: string, before: readonly HeldWrite[], writes: readonly HeldWrite[]): void {
+    for (const [some, sign] of [[before, -1] as const, [writes, 1] as const]) {
+      for (const { configId, chars } of some) {
+        const sum = (heldChars.get(configId) ?? 0) + sign * chars;
+        if (sum > 0) heldChars.set(configId, sum);
+        else heldChars.delete(configId);
+      }
+    }
+    if (writes.length > 0) held.set(name, writes);
+    else held.delete(name);
+  }
+
+  function writeSoon(name: string, value: StoredValue): void {
+    pending.set(name, value);
+    timer ??= setTimeout(() => void flush(), FLUSH_AFTER_MS).unref();
+  }
+
   return {
     async get(config, key) {
       const name = keyOf(config, key);
-      const held = pending.get(name) ?? writing.get(name);
-      return held ? held.value : storage.get(config, key);
+      const known = held.get(name)?.at(-1) ?? pending.get(name) ?? writing.get(name);
+      return known ? known.value : storage.get(config, key);
     },
 
-    async set(config, key, value) {
+    release(owners) {
+      const released = new Set(owners);
+      const names = new Set([...released].flatMap((owner) => [...(namesOf.get(owner) ?? [])]));
+      for (const owner of released) namesOf.delete(owner);
+      for (const name of names) {
+        const writes = held.get(name) ?? [];
+        const last = writes.findLastIndex(({ owner }) => released.has(owner));
+        const write = writes[last];
+        if (!write) continue;
+        const { projectId, configId, key, value } = write;
+        writeSoon(name, { projectId, configId, key, value });
+        // Earlier ones were overwritten, whosever they are.
+        keep(name, writes, writes.slice(last + 1));
+      }
+      if (pending.size >= MAX_PENDING) void flush();
+    },
+
+    undo(owners, config) {
+      const undone = new Set(owners);
+      for (const owner of undone) {
+        for (const name of namesOf.get(owner) ?? []) {
+          const writes = held.get(name) ?? [];
+          const left = writes.filter(
+            (write) => write.owner !== owner || (config && write.configId !== config.configId),
+          );
+          keep(name, writes, left);
+        }
+        if (!config) namesOf.delete(owner);
+      }
+    },
+
+    async set(config, key, value, owner) {
+      let chars = key.length;
       if (key.length > MAX_KEY_CHARS) throw new Error("the key is too long to be stored");
       if (value !== undefined) {
-        if (JSON.stringify(value, plainNumbers).length > MAX_VALUE_CHARS) {
+        chars += JSON.stringify(value, plainNumbers).length;
+        if (chars - key.length > MAX_VALUE_CHARS) {
           throw new Error("the value is too large to be stored");
         }
         let usage = usages.get(config.configId);
@@ -77,14 +147,26 @@ export function createStorageBuffer({
           usage = await storage.usage(config);
           usages.set(config.configId, usage);
         }
-        if (usage.keys >= MAX_STORED_KEYS || usage.chars >= MAX_STORED_CHARS) {
+        const isFull = usage.keys >= MAX_STORED_KEYS || usage.chars >= MAX_STORED_CHARS;
+        if (isFull || (owner && (heldChars.get(config.configId) ?? 0) >= MAX_HELD_CHARS)) {
           throw new Error("the storage of this transformation is full");
         }
       }
       const { projectId, configId } = config;
-      pending.set(keyOf(config, key), { projectId, configId, key, value });
+      const name = keyOf(config, key);
+      const before = held.get(name) ?? [];
+      if (owner) {
+        const others = before.filter((write) => write.owner !== owner);
+        const write = { projectId, configId, key, value, owner, chars };
+        keep(name, before, [...others, write]);
+        const names = namesOf.get(owner) ?? new Set();
+        namesOf.set(owner, names.add(name));
+      } else {
+        // It is the last of them.
+        keep(name, before, []);
+        writeSoon(name, { projectId, configId, key, value });
+      }
       if (pending.size >= MAX_PENDING) await flush();
-      else timer ??= setTimeout(() => void flush(), FLUSH_AFTER_MS).unref();
     },
 
     flush,

@@ -442,6 +442,78 @@ describe("beside the stream of events", () => {
   });
 });
 
+describe("what events store and ask for", () => {
+  const SOURCE = `export const jobs = { later() {} };
+    export async function processEvent(event, { storage, jobs }) {
+      if (await storage.get(event.event)) return null;
+      await storage.set(event.event, 1);
+      await jobs.later().runIn(50, "week");
+      posthog.capture("echo");
+      if (event.event === "hog") { const all = []; for (;;) all.push(new Array(1e5).fill(0)) }
+      if (event.event === "wait") await new Promise((done) => setTimeout(done, 50));
+      return event;
+    }`;
+
+  it("[TP-59] is kept no earlier than what became of them, and comes to nothing with it", async () => {
+    const run = await transformationsPipeline();
+    const project = await run.newProject();
+    const config = await run.enable(project, "Once", SOURCE);
+    const entries = ["a", "b"].map((event, index) => ({
+      position: index + 1,
+      event: eventOf(project, event),
+    }));
+    const stored = () => run.storage.get({ projectId: project, configId: config.id }, "a");
+    const pass = async () => {
+      const durable: (() => void)[] = [];
+      const undone: (() => void)[] = [];
+      const outcomes = await run.work.step.run(entries, {
+        whenDurable: (tell) => durable.push(tell),
+        whenUndone: (tell) => undone.push(tell),
+      });
+      return { kinds: outcomes.map(({ kind }) => kind), durable, undone };
+    };
+    const first = await pass();
+    expect(first.kinds).toEqual(["keep", "keep"]);
+    await run.work.flush();
+    expect(await stored()).toBeUndefined();
+    expect(await run.jobs.due(NEVER, 10)).toEqual([]);
+    for (const tell of first.undone) tell();
+    const again = await pass();
+    expect(again.kinds).toEqual(["keep", "keep"]);
+    // Those that follow see it at once.
+    const next = await pass();
+    expect(next.kinds).toEqual(["drop", "drop"]);
+    for (const tell of [...again.durable, ...next.durable]) tell();
+    await run.work.flush();
+    expect(await stored()).toBe(1);
+    expect(await run.jobs.due(NEVER, 10)).toHaveLength(2);
+    expect(run.faults).toEqual([]);
+    await run.close();
+  });
+
+  it("[TP-59] comes to nothing where an event is begun anew since another exceeded a limit", async () => {
+    const run = await transformationsPipeline();
+    const project = await run.newProject();
+    await run.enable(project, "Once", SOURCE);
+    const entries = ["wait", "hog"].map((event, index) => ({
+      position: index + 1,
+      event: { ...eventOf(project, event), distinctId: event },
+    }));
+    const durable: (() => void)[] = [];
+    const outcomes = await run.work.step.run(entries, {
+      whenDurable: (tell) => durable.push(tell),
+    });
+    expect(outcomes).toMatchObject([
+      { kind: "keep", captured: [{ event: "echo" }] },
+      { kind: "keep", event: { properties: { $plugins_failed: [expect.any(String)] } } },
+    ]);
+    for (const tell of durable) tell();
+    await run.work.flush();
+    expect(await run.jobs.due(NEVER, 10)).toHaveLength(2);
+    await run.close();
+  });
+});
+
 describe("a config that is enabled", () => {
   it("[TM-27] is not waited for long where it takes long to start", async () => {
     const run = await transformationsPipeline({ tryStartMs: 100 });

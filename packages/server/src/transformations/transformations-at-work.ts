@@ -98,7 +98,7 @@ export async function startTransformations(deps: AtWorkDeps): Promise<Transforma
   const storage = createStorageBuffer({ storage: deps.storage, reportFault });
   const hosts = createInstanceHosts({
     ...{ journal, places: deps.places, storage, jobs, capture: deps.capture, warnings },
-    ...{ clock, newUuid, siteUrl },
+    ...{ clock, newUuid, siteUrl, reportFault },
   });
   const chains = createChains({
     ...{ configs: deps.configs, sandbox: deps.sandbox, hostFor: hosts.hostFor, reportFault },
@@ -166,6 +166,7 @@ export async function startTransformations(deps: AtWorkDeps): Promise<Transforma
 
   async function flush(): Promise<void> {
     await storage.flush();
+    await hosts.flush();
     await journal.flush();
   }
 
@@ -200,6 +201,7 @@ export async function startTransformations(deps: AtWorkDeps): Promise<Transforma
   return {
     step: runTransformations({
       ...{ chains, journal, disable, watch: hosts.watch, siteUrl },
+      ...{ release: hosts.release, undo: hosts.undo },
       neighbours: createNeighbours(),
     }),
     isAtWork: (projectId) => (chains.get(projectId)?.transforming.length ?? 0) > 0,

@@ -649,6 +649,8 @@ export class GuestInstance {
     const batch = this.#batch;
     if (batch !== null) {
       // What was waiting has lost its memory: it is begun again.
+      const events = [...batch.waiting.keys()];
+      this.#platform.send({ kind: "anew", instance: this.key, id: batch.id, events });
       batch.waiting.clear();
       batch.next = 0;
       batch.isAccepted = false;

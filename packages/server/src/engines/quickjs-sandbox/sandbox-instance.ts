@@ -193,7 +193,10 @@ export class SandboxInstance implements Instance {
     if (lost !== null && lost.instance === this.key) this.#blame(lost.event);
     if (this.#end !== null) return;
     this.#sendStart();
-    for (const [id, request] of this.#batches) this.#sendBatch(id, request);
+    for (const [id, request] of this.#batches) {
+      this.#beginAnew(request.events.map(({ event }) => event));
+      this.#sendBatch(id, request);
+    }
     for (const [id, { text }] of this.#calls) {
       this.#send({ kind: "call", instance: this.key, id, call: text });
     }
@@ -227,6 +230,13 @@ export class SandboxInstance implements Instance {
       case "log":
         this.settings.host.log(message.lines);
         break;
+      case "anew": {
+        const given = this.#batches.get(message.id)?.events ?? [];
+        this.#beginAnew(
+          given.flatMap(({ event }, index) => (message.events.includes(index) ? [event] : [])),
+        );
+        break;
+      }
       case "inspected":
         break;
     }
@@ -267,6 +277,12 @@ export class SandboxInstance implements Instance {
       this.#batches.clear();
       this.endWith("it has blocked its thread again and again");
     }
+  }
+
+  #beginAnew(events: readonly SandboxEvent[]): void {
+    const { host } = this.settings;
+    host.beginAnew?.(events);
+    void this.#inOrder(async () => host.undoStored?.(events));
   }
 
   #sendStart(): void {
@@ -340,13 +356,13 @@ export class SandboxInstance implements Instance {
           return value === undefined ? [] : [value];
         });
       case "set":
-        return this.#inOrder(() => host.writeStored(String(first), second ?? null));
+        return this.#inOrder(() => host.writeStored(String(first), second ?? null, { event }));
       case "delete":
-        return this.#inOrder(() => host.deleteStored(String(first)));
+        return this.#inOrder(() => host.deleteStored(String(first), { event }));
       case "locate":
         return host.locate(String(first));
       case "job":
-        await host.enqueueJob(String(first), second ?? null, new Date(Number(third)));
+        await host.enqueueJob(String(first), second ?? null, new Date(Number(third)), { event });
         return undefined;
       case "capture": {
         const properties = isJsonObject(second) ? { ...second } : {};

@@ -154,6 +154,13 @@ export type FromThread =
       readonly operation: "sum" | "max" | "min";
       readonly value: number;
     }
+  | {
+      /** Events of a batch that had begun have lost their memory, and are begun again. */
+      readonly kind: "anew";
+      readonly instance: number;
+      readonly id: number;
+      readonly events: readonly number[];
+    }
   | { readonly kind: "log"; readonly instance: number; readonly lines: readonly SandboxLogLine[] }
   | {
       readonly kind: "inspected";

@@ -26,6 +26,8 @@ export type StepOutcome =
 export interface StepOccasion {
   /** Has something told once what became of the events is durable: they do not pass again then. */
   readonly whenDurable: (tell: () => void) => void;
+  /** Has something told once it is known that what became of the events comes to nothing. */
+  readonly whenUndone?: (tell: () => void) => void;
 }
 
 /**
