@@ -166,6 +166,40 @@ describe("openEmbeddedLog", () => {
       await log.close();
     }));
 
+  it("[PI-86] takes nothing new into the room that is left for lanes, also beside what passes", () =>
+    inFolder(async (path) => {
+      const log = await openEmbeddedLog(path, { maxFileBytes: 2 * MEBIBYTE });
+      const event = (projectId: number) =>
+        sampleEvent({ projectId, properties: { text: "x".repeat(20_000) } });
+      const raw = { 1: event(1), 3: event(3) };
+      for (const projectId of [1, 3] as const) {
+        await log.lanes.append(projectId, [raw[projectId], raw[projectId], raw[projectId]]);
+      }
+      const fill = async () => {
+        for (;;) await log.append([event(2)]);
+      };
+      await expect(fill()).rejects.toThrow("full");
+      const pass = (projectId: 1 | 3, upTo: number) =>
+        log.lanes.pass(projectId, {
+          ...{ upTo, captured: [] },
+          events: [{ event: raw[projectId], passage: { kind: "kept", changedBy: [] } }],
+        });
+      for (const place of [1, 2]) {
+        // The first is on its way to the disk alone: those behind it would share a commit.
+        const outcomes = await Promise.allSettled([
+          pass(1, place),
+          log.append([event(2)]),
+          pass(3, place),
+        ]);
+        expect(outcomes.map(({ status }) => status)).toEqual([
+          "fulfilled",
+          "rejected",
+          "fulfilled",
+        ]);
+      }
+      await log.close();
+    }));
+
   it("[PI-81] knows what passed when its thread died before it said so", () =>
     inFolder(async (path) => {
       const threads: Worker[] = [];

@@ -96,7 +96,7 @@ export async function openEmbeddedLog(
     retention: options.retention ?? { maxBytes: 0, maxAgeMs: 0 },
   });
 
-  const waiting: Append[] = [];
+  let waiting: Append[] = [];
   let writing: readonly Append[] = [];
   let queuedChars = 0;
   let end = 0;
@@ -236,14 +236,18 @@ export async function openEmbeddedLog(
     // What passes makes room by itself: where the disk takes nothing else, it goes first.
     const passing = refusal ? waiting.findIndex(({ pass }) => pass) : -1;
     if (passing >= 0) return waiting.splice(passing, 1);
+    // What is new does not share a commit with what passes: there is room that only the latter may take.
+    const isPassing = waiting[0]?.pass !== undefined;
+    const taken = new Set<Append>();
     let chars = 0;
-    let taken = 0;
     for (const append of waiting) {
-      if (taken > 0 && chars + append.chars > GROUP_CHARS) break;
+      if ((append.pass !== undefined) !== isPassing) continue;
+      if (taken.size > 0 && chars + append.chars > GROUP_CHARS) break;
       chars += append.chars;
-      taken++;
+      taken.add(append);
     }
-    return waiting.splice(0, taken);
+    waiting = waiting.filter((append) => !taken.has(append));
+    return [...taken];
   }
 
   function enqueue(what: Omit<Append, "chars" | "resolve" | "reject">): Promise<Stored> {
