@@ -57,6 +57,7 @@ import { cohortsUsingEvent, flagsUsingEvent } from "./event-definitions/event-us
 import { propertyDefinitionRoutes } from "./event-definitions/property-definitions.routes.ts";
 import { createPropertyDefinitions } from "./event-definitions/property-definitions.ts";
 import { createAppendCaptured } from "./events/append-captured.ts";
+import { appliedNow } from "./events/applied-now.ts";
 import { captureRoutes } from "./events/capture.routes.ts";
 import { createCaptureBodies } from "./events/capture-bodies.ts";
 import { captureV1Routes } from "./events/capture-v1.routes.ts";
@@ -442,11 +443,9 @@ async function compose(
   const personRecords = createPersonRecords(database, persons);
   const personFollower = followChanges({ records: personRecords, events, reportFault });
   opened.push(() => personFollower.close());
-  /** Resolves once what a project captured by now is applied to its persons, or after a while. */
-  const caughtUp = async (projectId: number) => {
-    await log.lanes.passed(projectId, MAX_LANE_WAIT_MS);
-    await pendingPersons.caughtUp(await log.end());
-  };
+  /** Whether what a project captured by now is applied to its persons, after a while of waiting. */
+  const caughtUp = (projectId: number) =>
+    appliedNow({ pendingPersons, log }, projectId, MAX_LANE_WAIT_MS);
   /** Whether it is stored. */
   const isStored = (projectId: number) => reachNow({ events, log }, projectId, MAX_CATCHING_UP_MS);
 

@@ -27,8 +27,11 @@ export interface PendingPersons {
    * who send wait for each other, and flag requests for nobody long.
    */
   keptUp(position: number): Promise<void> | undefined;
-  /** Resolves once everything up to a position is applied, or after a while; `undefined` for now. */
-  caughtUp(position: number): Promise<void> | undefined;
+  /**
+   * Resolves once everything up to a position is applied, or after a while (then `false`);
+   * `undefined` for now.
+   */
+  caughtUp(position: number): Promise<boolean> | undefined;
   /** Everything up to a position is applied now. */
   applied(upTo: number): void;
   /**
@@ -209,7 +212,7 @@ export function createPendingPersons(options: PendingPersonsOptions): PendingPer
 
     keptUp: (position) => reached(position - maxLag, maxKeepUpMs),
 
-    caughtUp: (position) => reached(position),
+    caughtUp: (position) => reached(position)?.then(() => position <= done),
 
     catchUpTo(position) {
       unknownUpTo = Math.max(unknownUpTo, position);

@@ -93,7 +93,7 @@ export interface GroupsDeps {
   readonly records: GroupRecords;
   readonly persons: Pick<PersonRecords, "byUuids">;
   /** Waits, for a while, until what was captured before is applied to groups. */
-  readonly caughtUp: (projectId: number) => Promise<void>;
+  readonly caughtUp: (projectId: number) => Promise<unknown>;
   readonly log: ReachNowDeps["log"];
   readonly events: Pick<EventStore, "events" | "reached">;
   readonly backtracking: BacktrackingPatterns;

@@ -109,8 +109,8 @@ export interface Persons {
 
 export interface PersonsDeps {
   readonly records: PersonRecords;
-  /** Waits, for a while, until what was captured before is applied to persons. */
-  readonly caughtUp: (projectId: number) => Promise<void>;
+  /** Waits until what was captured before is applied to persons; false when that takes long. */
+  readonly caughtUp: (projectId: number) => Promise<boolean>;
   readonly log: ReachNowDeps["log"];
   readonly events: Pick<EventStore, "reached">;
   readonly follower: Pick<ChangeFollower, "follow">;
@@ -128,6 +128,10 @@ const COUNT_PAGE = 1000;
 const MAX_STORE_WAIT_MS = 5000;
 
 const NOT_FOUND = () => new Refusal("not_found", "Not found.");
+const LATE = () =>
+  new Refusal("unavailable", "Events are stored late now. Try again later.", {
+    headers: { "retry-after": "5" },
+  });
 
 /** {@link Persons} over their records. */
 export function createPersons({
@@ -290,7 +294,8 @@ export function createPersons({
     },
 
     async delete(projectId, names, options) {
-      await caughtUp(projectId);
+      // An event that is applied later would make the person again, with what it had.
+      if (!(await caughtUp(projectId))) throw LATE();
       const found =
         "uuids" in names
           ? await records.byUuids(projectId, names.uuids)
@@ -299,9 +304,7 @@ export function createPersons({
       if (uuids.length === 0) return 0;
       // An event that is not stored yet could come in later as that of the id's next person.
       if (options.events && !(await reachNow({ events, log }, projectId, MAX_STORE_WAIT_MS))) {
-        throw new Refusal("unavailable", "Events are stored late now. Try again later.", {
-          headers: { "retry-after": "5" },
-        });
+        throw LATE();
       }
       if (options.keepPersons) {
         if (options.events) await records.deleteEvents(projectId, uuids);
@@ -316,7 +319,10 @@ export function createPersons({
     },
 
     async split(projectId, name, { mainDistinctId, authorId }) {
-      const person = await existing(projectId, name);
+      // An identification that is applied later would join again what is split.
+      if (!(await caughtUp(projectId))) throw LATE();
+      const person = await records.person(projectId, name);
+      if (!person) throw NOT_FOUND();
       const outcome = await records.split(projectId, person.uuid, {
         mainDistinctId,
         ...described(authorId, {
