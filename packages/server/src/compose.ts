@@ -321,7 +321,7 @@ async function compose(
   const { distinctIdsOf } = persons;
   const pendingPersons = createPendingLanes({
     log: createPendingPersons({ distinctIdsOf }),
-    createForLane: () => createPendingPersons({ distinctIdsOf }),
+    createForLane: () => createPendingPersons({ distinctIdsOf, waitsForUnknown: false }),
   });
   let lanes: Lanes | undefined;
   const append = createAppendCaptured({

@@ -1,12 +1,18 @@
 import { describe, expect, it } from "vitest";
 import { sampleEvent } from "./event-log.contract.ts";
-import { createPendingLanes } from "./pending-lanes.ts";
+import { createPendingLanes, type PendingLanesOptions } from "./pending-lanes.ts";
 import { createPendingPersons } from "./pending-persons.ts";
 
-function pendingLanes(maxWaitMs = 60_000) {
-  const create = () =>
-    createPendingPersons({ distinctIdsOf: async (_project, id) => [id], maxWaitMs });
-  return createPendingLanes({ log: create(), createForLane: create, maxWaitMs });
+function pendingLanes(options: Partial<PendingLanesOptions> = {}) {
+  const maxWaitMs = 60_000;
+  const distinctIdsOf = async (_project: number, id: string) =>
+    id.startsWith("many") ? "too-many" : [id];
+  return createPendingLanes({
+    log: createPendingPersons({ distinctIdsOf, maxWaitMs }),
+    createForLane: () => createPendingPersons({ distinctIdsOf, maxWaitMs, waitsForUnknown: false }),
+    maxWaitMs,
+    ...options,
+  });
 }
 
 const entry = (position: number, distinctId: string, properties = {}) => ({
@@ -67,11 +73,54 @@ describe("what is pending in lanes", () => {
   });
 
   it("[PI-85] keeps nobody waiting beyond one bound, in the log and in a lane together", async () => {
-    const pending = pendingLanes(20);
-    pending.add([entry(7, "ann")]);
-    pending.addToLane(1, [entry(1, "ann")]);
-    await pending.settled(1, { distinctIds: ["ann"] });
-    pending.catchUpLaneTo(3, 10);
-    await pending.settled(3, { distinctIds: ["anybody"] });
+    const distinctIdsOf = async (_project: number, id: string) => [id];
+    const log = createPendingPersons({ distinctIdsOf });
+    const createForLane = () => createPendingPersons({ distinctIdsOf, maxWaitMs: 60_000 });
+    // Neither the log nor the lane ends the wait.
+    const inLog = { ...log, settled: () => new Promise<void>(() => {}) };
+    const first = createPendingLanes({ log: inLog, createForLane, maxWaitMs: 20 });
+    first.addToLane(1, [entry(1, "ann")]);
+    await first.settled(1, { distinctIds: ["ann"] });
+    const afterLog = { ...log, settled: async () => {} };
+    const second = createPendingLanes({ log: afterLog, createForLane, maxWaitMs: 20 });
+    second.addToLane(1, [entry(1, "ann")]);
+    await second.settled(1, { distinctIds: ["ann"] });
+  });
+
+  it("[PI-85] keeps nobody waiting for events in a lane of whom nobody knows whom they change", async () => {
+    const pending = pendingLanes();
+    pending.catchUpLaneTo(1, 10);
+    expect(pending.settled(1, { distinctIds: ["anybody"] })).toBeUndefined();
+    pending.addToLane(1, [entry(11, "ann"), entry(12, "many ids")]);
+    expect(await isOver(pending.settled(1, { distinctIds: ["ann"] }))).toBe(false);
+    expect(await isOver(pending.settled(1, { distinctIds: ["many ids"] }))).toBe(false);
+    expect(await isOver(pending.settled(1, { distinctIds: ["many others"] }))).toBe(true);
+  });
+
+  it("[PI-55] forgets whom the events of the fullest lane change where there are too many in all lanes", async () => {
+    const pending = pendingLanes({ maxNoted: 5 });
+    const fill = (projectId: number, after: number, ids: string) =>
+      pending.addToLane(
+        projectId,
+        [...ids].map((distinctId, index) => ({
+          position: after + index + 1,
+          event: sampleEvent({ projectId, distinctId }),
+        })),
+      );
+    const isPending = async (projectId: number, id: string) =>
+      !(await isOver(pending.settled(projectId, { distinctIds: [id] })));
+    fill(1, 0, "abc");
+    fill(2, 0, "de");
+    expect(await isPending(1, "a")).toBe(true);
+    fill(2, 2, "f");
+    expect(await isPending(1, "a")).toBe(false);
+    expect(await isPending(2, "d")).toBe(true);
+    // What is applied makes room.
+    pending.passed(2, 3, 10);
+    pending.applied(10);
+    fill(1, 3, "ab");
+    fill(3, 0, "ghi");
+    expect(await isPending(1, "a")).toBe(true);
+    expect(await isPending(3, "g")).toBe(true);
   });
 });

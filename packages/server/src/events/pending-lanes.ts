@@ -1,5 +1,5 @@
-import { setTimeout as delay } from "node:timers/promises";
 import type { LoggedEvent } from "@hedgerow/core/events/event";
+import { atMost } from "../platform/at-most.ts";
 import type { PendingPersons } from "./pending-persons.ts";
 
 /**
@@ -20,10 +20,15 @@ export interface PendingLanes extends PendingPersons {
 
 export interface PendingLanesOptions {
   readonly log: PendingPersons;
-  /** One for each lane, in terms of its places. */
+  /**
+   * One for each lane, in terms of its places. A lane may hold hours of events: it should not make
+   * anybody wait for those of whom it is not known whom they change.
+   */
   readonly createForLane: () => PendingPersons;
   /** Longest wait of one request; 2,000 unless given. */
   readonly maxWaitMs?: number;
+  /** Events in all lanes beyond which it is forgotten whom those of the fullest lane change. */
+  readonly maxNoted?: number;
 }
 
 interface Lane {
@@ -37,10 +42,12 @@ export function createPendingLanes({
   log,
   createForLane,
   maxWaitMs = 2000,
+  maxNoted = 50_000,
 }: PendingLanesOptions): PendingLanes {
   const lanes = new Map<number, Lane>();
   const crossing = new Set<Lane>();
   let applied = 0;
+  let noted = 0;
 
   function laneOf(projectId: number): Lane {
     let lane = lanes.get(projectId);
@@ -51,11 +58,25 @@ export function createPendingLanes({
     return lane;
   }
 
+  /** Keeps count of what is noted in lanes. */
+  function change({ pending }: Lane, act: (pending: PendingPersons) => void): void {
+    const before = pending.noted();
+    act(pending);
+    noted += pending.noted() - before;
+  }
+
+  function forgetFullest(): void {
+    const fullest = [...lanes.values()].reduce((one, other) =>
+      other.pending.noted() > one.pending.noted() ? other : one,
+    );
+    change(fullest, (pending) => pending.forgetWhom());
+  }
+
   function settle(lane: Lane): void {
     const done = lane.crossings.findLast(({ position }) => position <= applied);
     if (done) {
       lane.crossings = lane.crossings.filter(({ upTo }) => upTo > done.upTo);
-      lane.pending.applied(done.upTo);
+      change(lane, (pending) => pending.applied(done.upTo));
     }
     if (lane.crossings.length === 0) crossing.delete(lane);
   }
@@ -74,11 +95,16 @@ export function createPendingLanes({
       const lane = lanes.get(projectId)?.pending;
       if (!lane || !first) return first ?? lane?.settled(projectId, ids);
       // What the log holds came before what waits in the lane, and tells whom that is about.
-      const both = first.then(() => lane.settled(projectId, ids));
-      return Promise.race([both, delay(maxWaitMs, undefined, { ref: false })]);
+      return atMost(
+        maxWaitMs,
+        first.then(() => lane.settled(projectId, ids)),
+      );
     },
 
-    addToLane: (projectId, entries) => laneOf(projectId).pending.add(entries),
+    addToLane(projectId, entries) {
+      change(laneOf(projectId), (pending) => pending.add(entries));
+      while (noted > maxNoted) forgetFullest();
+    },
 
     catchUpLaneTo: (projectId, place) => laneOf(projectId).pending.catchUpTo(place),
 

@@ -42,6 +42,10 @@ export interface PendingPersons {
    * read.
    */
   settled(projectId: number, ids: AskedIds): Promise<void> | undefined;
+  /** Of how many events it is remembered whom they change. */
+  noted(): number;
+  /** Gives that up: whom anything noted by now changes is no longer known. */
+  forgetWhom(): void;
 }
 
 interface Waiter {
@@ -61,6 +65,11 @@ export interface PendingPersonsOptions {
   readonly maxKeepUpMs?: number;
   /** Events beyond which it is no longer known whom they change: then everybody waits for them. */
   readonly maxNoted?: number;
+  /**
+   * Whether requests wait for what changes nobody knows whom, and for all of a project where it is
+   * not known who somebody is; true unless given.
+   */
+  readonly waitsForUnknown?: boolean;
 }
 
 /** A request that would have to look up more ids one by one waits for the whole project instead. */
@@ -71,7 +80,7 @@ const MAX_ATTEMPTS = 3;
 /** Keeps what is pending in memory, for the ids of one process. */
 export function createPendingPersons(options: PendingPersonsOptions): PendingPersons {
   const { distinctIdsOf, touches = touchedIds, maxWaitMs = 2000 } = options;
-  const { maxLag = 400, maxKeepUpMs = 250, maxNoted = 50_000 } = options;
+  const { maxLag = 400, maxKeepUpMs = 250, maxNoted = 50_000, waitsForUnknown = true } = options;
   // What is noted goes into the young generation. The old one is forgotten as a whole once all of it
   // is applied: nothing is taken off one by one. What is applied already means nothing in either.
   let young = newGeneration();
@@ -161,8 +170,9 @@ export function createPendingPersons(options: PendingPersonsOptions): PendingPer
     const end = lastOfProject(projectId);
     for (let attempt = 0; attempt < MAX_ATTEMPTS && end > done; attempt++) {
       const doneBefore = done;
-      const ids = await idsOfOnePerson(projectId, distinctIds);
-      if (ids === "too-many") break;
+      const found = await idsOfOnePerson(projectId, distinctIds);
+      if (found === "too-many" && waitsForUnknown) break;
+      const ids = found === "too-many" ? distinctIds : found;
       // Links applied meanwhile may be missing both in what the store said and in what is pending.
       if (done !== doneBefore) continue;
       let position = 0;
@@ -174,9 +184,13 @@ export function createPendingPersons(options: PendingPersonsOptions): PendingPer
 
   /** Gives up knowing whom pending events change: the stages that apply them are far behind. */
   function forgetWhom(): void {
-    unknownUpTo = Math.max(unknownUpTo, young.last, old.last);
+    becomeUnknown(Math.max(young.last, old.last));
     young = newGeneration();
     old = newGeneration();
+  }
+
+  function becomeUnknown(upTo: number): void {
+    if (waitsForUnknown) unknownUpTo = Math.max(unknownUpTo, upTo);
   }
 
   function reached(position: number, waitMs = maxWaitMs): Promise<void> | undefined {
@@ -214,9 +228,11 @@ export function createPendingPersons(options: PendingPersonsOptions): PendingPer
 
     caughtUp: (position) => reached(position)?.then(() => position <= done),
 
-    catchUpTo(position) {
-      unknownUpTo = Math.max(unknownUpTo, position);
-    },
+    catchUpTo: becomeUnknown,
+
+    noted: () => young.count + old.count,
+
+    forgetWhom,
 
     applied(upTo) {
       if (upTo <= done) return;

@@ -81,7 +81,7 @@ export function temporaryPipeline(folder = mkdtempSync(join(tmpdir(), "hedgerow-
     const { distinctIdsOf } = stores.persons;
     const pendingPersons = createPendingLanes({
       log: createPendingPersons({ distinctIdsOf }),
-      createForLane: () => createPendingPersons({ distinctIdsOf }),
+      createForLane: () => createPendingPersons({ distinctIdsOf, waitsForUnknown: false }),
     });
     const { steps = [], isAtWork = () => steps.length > 0 } = around;
     const counts = { dropped: 0, setAside: 0, warnings: [] as string[] };
