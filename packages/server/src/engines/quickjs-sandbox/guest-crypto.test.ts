@@ -1,8 +1,9 @@
 import * as nodeCrypto from "node:crypto";
 import type { JsonObject } from "@hedgerow/core/json";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { DEFAULT_LIMITS } from "../../transformations/sandbox.ts";
 import { QuickJsSandbox } from "./quickjs-sandbox.ts";
-import { propertiesAfter } from "./sandbox.setup.ts";
+import { propertiesAfter, recordHost, sampleEvents, startSource } from "./sandbox.setup.ts";
 
 let sandbox: QuickJsSandbox;
 beforeAll(() => {
@@ -25,6 +26,7 @@ async function bothAnswers(body: string): Promise<readonly [inside: unknown, out
     const refused = (work) => { try { return work() } catch (error) { return error.name } };
     async function processEvent(event) {
       event.properties = { seen: await (async () => { ${body} })() }; return event }`,
+    { limits: { ...DEFAULT_LIMITS, eventCpuMs: 20_000 } },
   )) as JsonObject;
   const run = new Function(
     "c",
@@ -158,5 +160,79 @@ describe("crypto of Node.js", () => {
       hash: "RangeError: A hash has no more than 65536 bytes here",
       bytes: "RangeError: The size must be between 0 and 1000000",
     });
+  });
+
+  it("[TS-31] reads no key that tells itself how much work that is, and no long one", async () => {
+    const encrypted = nodeCrypto
+      .createPrivateKey(privateKey)
+      .export({ type: "pkcs8", format: "pem", cipher: "aes-256-cbc", passphrase: "x" });
+    const n = Buffer.alloc(577, 255).toString("base64url");
+    const long = nodeCrypto
+      .createPublicKey({ key: { kty: "RSA", n, e: "AQAB" }, format: "jwk" })
+      .export({ type: "spki", format: "pem" });
+    const seen = await propertiesAfter(
+      sandbox,
+      `const c = require("crypto"), encrypted = ${JSON.stringify(encrypted)}, long = ${JSON.stringify(long)};
+      const refused = (work) => { try { work(); return "done" } catch (error) { return error.name + ": " + error.message } };
+      function processEvent(event) {
+        event.properties = {
+          sign: refused(() => c.createSign("sha256").update("a").sign({ key: encrypted, passphrase: "x" })),
+          verify: refused(() => c.createVerify("sha256").update("a").verify({ key: encrypted, passphrase: "x" }, "00", "hex")),
+          length: refused(() => c.createSign("sha256").update("a").sign("-".repeat(5_000))),
+          modulus: refused(() => c.createVerify("sha256").update("a").verify(long, "00", "hex")),
+        };
+        return event;
+      }`,
+    );
+    expect(seen).toEqual({
+      sign: "Error: Encrypted keys cannot be used here",
+      verify: "Error: Encrypted keys cannot be used here",
+      length: "RangeError: A key has no more than 4096 characters here",
+      modulus: "RangeError: A key has no more than 4096 bits here",
+    });
+  });
+
+  it.each([
+    ["derivations", "c.pbkdf2Sync('a', 'b', 20_000, 64, 'sha512')", 13],
+    ["scrypt", "c.scryptSync('a', 'b', 32, { N: 4_096 })", 8],
+    ["signatures", "c.createSign('sha256').update('a').sign(privateKey)", 20],
+  ])("[TS-31] gives events no more %s than fit into their time", async (_what, work, times) => {
+    const seen = await propertiesAfter(
+      sandbox,
+      `const c = require("crypto"), privateKey = ${JSON.stringify(privateKey)};
+      function processEvent(event) {
+        let times = 0;
+        try { for (; times < 1_000; times++) ${work} } catch (error) { event.properties.error = error.message }
+        event.properties.times = times;
+        return event;
+      }`,
+    );
+    const { times: done, error } = seen as { times: number; error: string };
+    // A slow machine ends it by its time, before that.
+    expect(done).toBeLessThanOrEqual(times);
+    expect(error).toMatch(/do not fit into 100 ms|computed for longer than 100 ms/);
+  });
+
+  it("[TS-31] ends events that ask for nothing but such work, and their thread goes on", async () => {
+    const record = recordHost();
+    const instance = await startSource(
+      sandbox,
+      `const c = require("crypto");
+      export function processEvent(event) {
+        for (;;) try { c.pbkdf2Sync("a", "b", 250_000, 64, "sha512") } catch {}
+      }`,
+      { host: record.host },
+    );
+    expect(await instance.transform(sampleEvents(1))).toEqual([
+      expect.objectContaining({
+        kind: "failed",
+        isLimit: true,
+        reason: "it computed for longer than 100 ms",
+      }),
+    ]);
+    expect(record.lines.map(({ message }) => message)).not.toContain(
+      "Stopped: it blocked its thread",
+    );
+    await instance.stop();
   });
 });

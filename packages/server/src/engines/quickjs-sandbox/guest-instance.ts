@@ -6,6 +6,7 @@ import { type AttendedTime, LOOK_MS } from "./attended-time.ts";
 import { CpuMeter, nothingSpent, type Spending } from "./cpu-meter.ts";
 import { tellChange } from "./event-changes.ts";
 import { type ScannedLines, ShapeTable } from "./event-shapes.ts";
+import { HostAllowance } from "./host-allowance.ts";
 import type { HostAnswers } from "./host-answers.ts";
 import { nestsDeeper } from "./read-depth.ts";
 import {
@@ -122,6 +123,7 @@ export class GuestInstance {
   #arrived: (() => void)[] = [];
   readonly #asks = new Map<number, Task>();
   readonly #askBounds = new AskBounds();
+  readonly #hostAllowance = new HostAllowance();
   readonly #timers = new Map<number, NodeJS.Timeout>();
   #endSetUp: ((failure: GuestFailure | null) => void) | null = null;
   #current: Task;
@@ -795,8 +797,18 @@ export class GuestInstance {
         return undefined;
       }
       default:
-        return JSON.stringify(this.#platform.answers.answer(op, JSON.parse(argument)));
+        return this.#answerOf(op, argument);
     }
+  }
+
+  /** What the platform computes costs whoever asks for it, and whoever has used up its time gets none. */
+  #answerOf(op: string, argument: string): string {
+    const { limitMs } = this.#current;
+    if (this.#meter.settle()) throw new RangeError(`it computed for longer than ${limitMs} ms`);
+    const charge = this.#hostAllowance.chargeFor(this.#current);
+    const answer = this.#platform.answers.answer(op, JSON.parse(argument), charge);
+    this.#meter.settle();
+    return JSON.stringify(answer);
   }
 
   #takeAsk(number: number, [ask, op, argument]: [number, string, Json]): string | undefined {

@@ -2,12 +2,16 @@ import { randomBytes, randomUUID } from "node:crypto";
 import { stringify as formatQuery, parse as parseQuery } from "node:querystring";
 import { domainToASCII, domainToUnicode, format, parse, resolve } from "node:url";
 import * as zlib from "node:zlib";
+import type { Charge } from "./host-allowance.ts";
 import { answerCrypto } from "./host-crypto.ts";
 
 /** Most bytes that a compressed text may become, and that may be drawn at once. */
 const MAX_INFLATED_BYTES = 8_000_000;
 const MAX_RANDOM_BYTES = 1_000_000;
 const MAX_SEGMENTED_CHARS = 100_000;
+/** What a millisecond is enough for, about. */
+const PACKED_BYTES_PER_MS = 20_000;
+const UNPACKED_BYTES_PER_MS = 200_000;
 const MAX_FORMATTERS = 100;
 
 type Values = readonly unknown[];
@@ -20,8 +24,8 @@ type Values = readonly unknown[];
 export class HostAnswers {
   readonly #formatters = new Map<string, object>();
 
-  /** @throws for questions that have no answer */
-  answer(op: string, argument: unknown): unknown {
+  /** @throws for questions that have no answer, and where it takes more work than may be charged */
+  answer(op: string, argument: unknown, charge: Charge): unknown {
     switch (op) {
       case "url":
         return answerUrl(argument as Values);
@@ -34,7 +38,7 @@ export class HostAnswers {
         return Buffer.from(String(latin1), "latin1").toString(encoding as BufferEncoding);
       }
       case "crypto":
-        return answerCrypto(argument as Values);
+        return answerCrypto(argument as Values, charge);
       case "random": {
         const size = Number(argument);
         if (!Number.isInteger(size) || size < 0 || size > MAX_RANDOM_BYTES) {
@@ -45,7 +49,7 @@ export class HostAnswers {
       case "uuid":
         return randomUUID();
       case "zlib":
-        return answerZlib(argument as Values);
+        return answerZlib(argument as Values, charge);
       case "intl":
         return this.#answerIntl(argument as Values);
       default:
@@ -284,8 +288,17 @@ function answerBase64([op, text]: Values): unknown {
   return op === "encode" ? btoa(String(text)) : atob(String(text));
 }
 
-function answerZlib([kind, latin1]: Values): unknown {
-  const bytes = Buffer.from(String(latin1), "latin1");
+function answerZlib([kind, latin1]: Values, charge: Charge): unknown {
+  const given = String(latin1);
+  charge(given.length / PACKED_BYTES_PER_MS);
+  const answer = packOrUnpack(kind, given);
+  // How much something packed is cannot be seen before.
+  charge(answer.length / UNPACKED_BYTES_PER_MS);
+  return answer;
+}
+
+function packOrUnpack(kind: unknown, latin1: string): string {
+  const bytes = Buffer.from(latin1, "latin1");
   const options = { maxOutputLength: MAX_INFLATED_BYTES };
   switch (kind) {
     case "gzip":

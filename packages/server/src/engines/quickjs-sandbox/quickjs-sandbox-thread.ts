@@ -4,6 +4,7 @@ import { AttendedTime } from "./attended-time.ts";
 import { CpuMeter, nothingSpent } from "./cpu-meter.ts";
 import { fetchGranted } from "./granted-fetch.ts";
 import { GuestInstance, type GuestPlatform } from "./guest-instance.ts";
+import { HostAllowance } from "./host-allowance.ts";
 import { HostAnswers } from "./host-answers.ts";
 import { BEAT, type FromThread, type ThreadData, type ToThread } from "./sandbox-messages.ts";
 import { openOwnCpu, ownThreadNumber } from "./thread-cpu.ts";
@@ -140,6 +141,7 @@ async function inspect({
 }: Extract<ToThread, { kind: "inspect" }>): Promise<void> {
   const meter = new CpuMeter(threadCpu);
   const answers = new HostAnswers();
+  const charge = new HostAllowance().chargeFor({ limitMs: limits.loadCpuMs });
   const reply = (isOk: boolean, text: string) => {
     meter.rest();
     Atomics.store(beat, BEAT.instance, 0);
@@ -161,7 +163,8 @@ async function inspect({
           if (op === "log" || op === "timer" || op === "metric" || op === "done") return undefined;
           if (op === "ask") return "!Error: not available while loading";
           try {
-            return JSON.stringify(answers.answer(op, JSON.parse(argument)));
+            if (meter.settle()) throw new RangeError("loading takes too long");
+            return JSON.stringify(answers.answer(op, JSON.parse(argument), charge));
           } catch (error) {
             const { name, message } = error as Error;
             return `!${name}: ${message}`;
