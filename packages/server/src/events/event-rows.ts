@@ -17,6 +17,11 @@ export function rowsOfProjects(
     : rows.ofProjects(isWanted);
 }
 
+/** Bytes that packed rows hold; 0 of rows as they are. */
+export function memoryBytesOf(rows: EventRows): number {
+  return isList(rows) ? 0 : rows.memoryBytes;
+}
+
 /** Gives back the memory of what is packed among rows that nobody uses any more. */
 export function releaseRows(rows: EventRows): void {
   if (!isList(rows)) rows.release();
@@ -29,6 +34,10 @@ class JoinedRows implements RowPack {
   constructor(parts: readonly EventRows[]) {
     this.parts = parts;
     this.length = parts.reduce((sum, { length }) => sum + length, 0);
+  }
+
+  get memoryBytes(): number {
+    return this.parts.reduce((sum, part) => sum + memoryBytesOf(part), 0);
   }
 
   *[Symbol.iterator](): Generator<EventRow> {

@@ -26,6 +26,8 @@ export interface RowPack extends Iterable<EventRow> {
   readonly length: number;
   /** The rows of some projects; no others are made. */
   ofProjects(isWanted: (projectId: number) => boolean): Iterable<EventRow>;
+  /** Bytes of memory that it holds beside what V8 looks through. */
+  readonly memoryBytes: number;
   /** What it was put together of, where it was. */
   readonly parts?: readonly EventRows[];
   /** Gives its memory back: it is of no use from now on. Need not be called. */

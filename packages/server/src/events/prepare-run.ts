@@ -33,6 +33,8 @@ export interface LogRun {
 export interface PreparedRun extends EventBatch {
   readonly after: number;
   readonly rows: readonly EventRow[];
+  /** Whether it has letters that preparing the same entries again may not give: the log has those of lanes. */
+  readonly hasOwnLetters: boolean;
 }
 
 interface KeptEntry extends LoggedEvent {
@@ -46,6 +48,7 @@ interface StepResults {
   /** What the uuids tell that were replaced by others. */
   readonly renames: readonly DroppedEvent[];
   readonly deadLetters: readonly DeadLetter[];
+  readonly hasOwnLetters: boolean;
 }
 
 /** Takes runs through the steps and the person store. */
@@ -72,6 +75,7 @@ export function createRunPreparation(deps: PreparationDeps): RunPreparation {
     let next = 0;
     const kept: KeptEntry[] = [];
     const deadLetters: DeadLetter[] = [];
+    let hasOwnLetters = false;
     const drops: DroppedEvent[] = [];
     const renames: DroppedEvent[] = [];
     for (const entry of entries) {
@@ -98,16 +102,19 @@ export function createRunPreparation(deps: PreparationDeps): RunPreparation {
           break;
         }
         case "dead-letter":
+          hasOwnLetters = true;
+          deadLetters.push({ position, event, reason: passage.reason });
+          break;
         case "set-aside":
           deadLetters.push({ position, event, reason: passage.reason });
       }
     }
-    return { kept, drops, renames, deadLetters };
+    return { kept, drops, renames, deadLetters, hasOwnLetters };
   }
 
   async function complete(
     { after, entries }: LogRun,
-    { kept, drops, renames, deadLetters }: StepResults,
+    { kept, drops, renames, deadLetters, hasOwnLetters }: StepResults,
     outcomes: readonly PersonOutcome[],
   ): Promise<PreparedRun> {
     const groupKeys = await groupKeysOf(kept.map(({ event }) => event));
@@ -133,7 +140,7 @@ export function createRunPreparation(deps: PreparationDeps): RunPreparation {
     }
     const told = [...drops, ...renames];
     const end = entries.at(-1)?.position ?? after;
-    return { after, rows, merges, drops: told, deadLetters, end };
+    return { after, rows, merges, drops: told, deadLetters, hasOwnLetters, end };
   }
 
   async function prepare(run: LogRun): Promise<PreparedRun> {
@@ -160,7 +167,8 @@ export function createRunPreparation(deps: PreparationDeps): RunPreparation {
     const reason = `its person changes failed: ${fault instanceof Error ? fault.message : fault}`;
     const letters = results.kept.map(({ position, event }) => ({ position, event, reason }));
     const deadLetters = [...results.deadLetters, ...letters];
-    return complete(run, { ...results, deadLetters }, outcomes);
+    const hasOwnLetters = results.hasOwnLetters || letters.length > 0;
+    return complete(run, { ...results, deadLetters, hasOwnLetters }, outcomes);
   }
 
   async function prepareAroundFault(run: LogRun): Promise<PreparedRun> {

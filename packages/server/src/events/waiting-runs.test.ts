@@ -3,7 +3,7 @@ import { sampleEvent } from "./event-log.contract.ts";
 import type { PreparedRun } from "./prepare-run.ts";
 import { createWaitingRuns, type WaitingRun } from "./waiting-runs.ts";
 
-/** A run of the positions after one, up to another. */
+/** A run of the positions after one, up to another, with letters that only it knows. */
 function run(after: number, end: number, deadLetters: PreparedRun["deadLetters"] = []) {
   const rows = Array.from({ length: end - after }, (_, index) => ({
     position: after + 1 + index,
@@ -12,7 +12,8 @@ function run(after: number, end: number, deadLetters: PreparedRun["deadLetters"]
     groupKeys: [],
     changedBy: [],
   }));
-  return { after, rows, merges: [], drops: [], deadLetters, end };
+  const hasOwnLetters = deadLetters.length > 0;
+  return { after, rows, merges: [], drops: [], deadLetters, hasOwnLetters, end };
 }
 
 describe("WaitingRuns", () => {
@@ -49,12 +50,13 @@ describe("WaitingRuns", () => {
       ...one,
       rows: {
         length: one.rows.length,
+        memoryBytes: 100,
         [Symbol.iterator]: () => one.rows[Symbol.iterator](),
         ofProjects: () => one.rows,
         release: () => released.push(one.end),
       },
     });
-    const waiting = createWaitingRuns({ maxRows: 4 });
+    const waiting = createWaitingRuns({ maxBytes: 200 });
     for (const after of [0, 2, 4]) waiting.add(pack(run(after, after + 2)), 1);
     expect(released).toEqual([6]);
     const taken = waiting.take(0);
@@ -64,6 +66,14 @@ describe("WaitingRuns", () => {
     expect(released).toEqual([6, 2]);
     waiting.forget(4);
     expect(released).toEqual([6, 2, 4]);
+  });
+
+  it("[PI-48] keeps no run for letters that the log has as well", () => {
+    const waiting = createWaitingRuns({ maxRows: 1 });
+    const letter = { position: 2, event: sampleEvent(), reason: "odd" };
+    waiting.add(run(0, 1), 1);
+    waiting.add({ ...run(1, 2, [letter]), hasOwnLetters: false }, 1);
+    expect(waiting.take(0)).toMatchObject({ end: 1, deadLetters: [] });
   });
 
   it("[PI-48] keeps what only it knows: dead letters", () => {

@@ -1,9 +1,11 @@
-import { joinRows, releaseRows } from "./event-rows.ts";
+import { joinRows, memoryBytesOf, releaseRows } from "./event-rows.ts";
 import type { EventBatch } from "./event-store.ts";
 
 /** A batch that begins behind a position. */
 export interface WaitingRun extends EventBatch {
   readonly after: number;
+  /** Whether it has letters that reading its events again would not give again. */
+  readonly hasOwnLetters: boolean;
 }
 
 /** Prepared runs that wait in memory for the store, within bounds. */
@@ -20,24 +22,33 @@ export interface WaitingRuns {
 
 const MAX_ROWS = 20_000;
 const MAX_CHARS = 32 * 1024 * 1024;
+const MAX_BYTES = 64 * 1024 * 1024;
 
-/** Keeps runs up to about 20,000 rows or 32 Mi characters of events, whichever is reached first, unless told otherwise. */
-export function createWaitingRuns({ maxRows = MAX_ROWS, maxChars = MAX_CHARS } = {}): WaitingRuns {
+/**
+ * Keeps runs up to about 20,000 rows, 32 Mi characters of events or 64 MiB of packed rows, whichever
+ * is reached first, unless told otherwise.
+ */
+export function createWaitingRuns({
+  maxRows = MAX_ROWS,
+  maxChars = MAX_CHARS,
+  maxBytes = MAX_BYTES,
+} = {}): WaitingRuns {
   let waiting: { readonly run: WaitingRun; readonly chars: number }[] = [];
   let rows = 0;
   let chars = 0;
+  let bytes = 0;
 
   return {
     add(run, runChars) {
-      // What was set aside is known here only: reading it again would not tell.
-      const mustStay = run.deadLetters.length > 0;
-      if (!mustStay && waiting.length > 0 && (rows >= maxRows || chars >= maxChars)) {
+      const isFull = rows >= maxRows || chars >= maxChars || bytes >= maxBytes;
+      if (!run.hasOwnLetters && waiting.length > 0 && isFull) {
         releaseRows(run.rows);
         return;
       }
       waiting.push({ run, chars: runChars });
       rows += run.rows.length;
       chars += runChars;
+      bytes += memoryBytesOf(run.rows);
     },
 
     take(after) {
@@ -66,6 +77,7 @@ export function createWaitingRuns({ maxRows = MAX_ROWS, maxChars = MAX_CHARS } =
       waiting = waiting.filter(({ run }) => run.end > upTo);
       rows = waiting.reduce((sum, { run }) => sum + run.rows.length, 0);
       chars = waiting.reduce((sum, one) => sum + one.chars, 0);
+      bytes = waiting.reduce((sum, { run }) => sum + memoryBytesOf(run.rows), 0);
     },
   };
 }

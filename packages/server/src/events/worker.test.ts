@@ -77,6 +77,36 @@ describe("the worker", () => {
     expect((await namesIn(run.events, projectId)).length).toBe(2);
   });
 
+  it("[PI-41] lets nobody who waits for person changes wait for the packing of rows", async () => {
+    let release = () => {};
+    const blocked = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    const run = await pipeline.start({
+      events: (real) => ({
+        ...real,
+        pack: async (rows) => {
+          await blocked;
+          return real.pack(rows);
+        },
+      }),
+    });
+    const projectId = await run.newProject();
+    await run.append([
+      sampleEvent({ projectId, distinctId: "a", properties: { $set: { plan: "pro" } } }),
+    ]);
+    // Waiting alone would tell nothing: it ends after a while in any case.
+    await expect
+      .poll(() => run.pendingPersons.settled(projectId, { distinctIds: ["a"] }) === undefined, {
+        timeout: 10_000,
+      })
+      .toBe(true);
+    const person = await run.persons.personByDistinctId(projectId, "a");
+    expect(person?.properties).toMatchObject({ plan: "pro" });
+    release();
+    await run.settle();
+  });
+
   it("[PI-66] lets the log forget only what the person store has secured", async () => {
     let secured = 0;
     const released: number[] = [];

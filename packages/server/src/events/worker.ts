@@ -19,8 +19,8 @@ export interface WorkerDeps {
   readonly logger: { error(fields: object, message: string): void };
   readonly observer: PreparationObserver;
   /**
-   * Told of rows before they wait for the store, which may never get them: after a crash they are told
-   * again. What it throws is logged and changes nothing.
+   * Told of rows before they wait for the store, which may never get them. They are told again after a
+   * crash, and when they are read once more because there was no room for them to wait. What it throws is logged and changes nothing.
    */
   readonly onPrepared?: (rows: readonly EventRow[]) => void;
   /**
@@ -157,6 +157,8 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
     // Where one event is at fault others may be as well: they are looked for at once, in short runs
     // that grow again with what is found in order.
     const isWhole = prepared.end === end;
+    // Nobody waits for what only storing takes.
+    pendingPersons.applied(prepared.end);
     runLength = isWhole
       ? Math.min(RUN_LENGTH, 2 * runLength)
       : entries.findIndex(({ position }) => position > prepared.end);

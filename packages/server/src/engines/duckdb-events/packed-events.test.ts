@@ -71,3 +71,23 @@ it("[ES-26] makes the very rows again that were packed", async () => {
 function withoutLastNulls(keys: readonly (string | null)[]): readonly (string | null)[] {
   return keys.slice(0, 1 + keys.findLastIndex((key) => key !== null));
 }
+
+it("[ES-26] takes little more memory than what is packed, however little that is", async () => {
+  const pack = createEventPacking();
+  const row = sampleRow(1, { properties: { text: "x".repeat(500) } });
+  const one = () => pack([row], noKeys);
+  const first = await one();
+  const second = await one();
+  for (const packed of [first, second]) {
+    expect(packed.memoryBytes).toBeGreaterThan(500);
+    expect(packed.memoryBytes).toBeLessThan(2000);
+  }
+  expect([...first]).toEqual([...second]);
+  const large = await pack(
+    Array.from({ length: 300 }, (_, index) => sampleRow(index + 1)),
+    noKeys,
+  );
+  expect([...large].map(({ position }) => position)).toEqual(
+    Array.from({ length: 300 }, (_, index) => index + 1),
+  );
+});

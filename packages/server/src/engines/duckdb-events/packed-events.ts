@@ -5,7 +5,7 @@ import { insertIdOf, packRow, unpackRow } from "./event-fields.ts";
 import type { EventIndex, EventKeys } from "./event-index/event-index.ts";
 import { positionAt } from "./event-index/key-records.ts";
 import { isLongText } from "./long-texts.ts";
-import { createPackedRows, type PackedRows } from "./packed-rows.ts";
+import { createPackedRows, FIRST_CAPACITY, type PackedRows } from "./packed-rows.ts";
 
 /** Rows in the form in which they are stored, in memory of their own beside what V8 looks through. */
 export class PackedEvents implements RowPack {
@@ -47,6 +47,10 @@ export class PackedEvents implements RowPack {
 
   positionAt(index: number): number {
     return positionAt(this.keys.uuids, index);
+  }
+
+  get memoryBytes(): number {
+    return this.#packed.capacity;
   }
 
   /** Length of the text of a row's properties. */
@@ -101,7 +105,7 @@ export type PackEvents = (rows: readonly EventRow[], keysOf: KeysOf) => Promise<
 
 type KeysOf = EventIndex["keysOf"];
 
-/** Memory that is kept for the next rows, and no more of each: for some runs that wait. */
+/** Memory that is kept to pack the next rows in, and no more of each: for some runs that wait. */
 const MOST_SPARE = 16;
 const MOST_SPARE_BYTES = 4 * 1024 * 1024;
 /** Packing goes on for so long before requests get their turn. */
@@ -110,13 +114,15 @@ const TURN_MS = 2;
 export function createEventPacking(): PackEvents {
   const spare: PackedRows[] = [];
   const giveBack = (packed: PackedRows) => {
-    if (spare.length >= MOST_SPARE || packed.byteCount > MOST_SPARE_BYTES) return;
+    const { capacity } = packed;
+    if (spare.length >= MOST_SPARE || capacity < FIRST_CAPACITY || capacity > MOST_SPARE_BYTES)
+      return;
     packed.clear();
     spare.push(packed);
   };
 
   return async (rows, keysOf) => {
-    const packed = spare.pop() ?? createPackedRows();
+    let packed = spare.pop() ?? createPackedRows();
     const ends = new Uint32Array(rows.length);
     const textLengths = new Uint32Array(rows.length);
     const projectIds: number[] = [];
@@ -133,6 +139,13 @@ export function createEventPacking(): PackEvents {
       if (isLongText(text)) longTexts.set(index, text);
     }
     const keys = keysOf(rows.map(indexedOf));
+    if (2 * packed.byteCount < packed.capacity) {
+      // Runs of few rows wait by the thousand: each takes no more than what is in it.
+      const roomy = packed;
+      packed = createPackedRows(roomy.byteCount);
+      packed.copyRows(roomy);
+      giveBack(roomy);
+    }
     return new PackedEvents({
       ...{ keys, packed, giveBack, ends, hexRows, projectIds, textLengths, longTexts },
     });

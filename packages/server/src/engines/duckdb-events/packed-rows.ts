@@ -10,7 +10,8 @@ export const HEX_MARK = 0x1b;
 const SHORT_CHARS = 64;
 /** A UTF-16 unit takes at most this many bytes of UTF-8. */
 const MAX_UNIT_BYTES = 3;
-const FIRST_CAPACITY = 64 * 1024;
+/** Memory to begin with, unless told otherwise. */
+export const FIRST_CAPACITY = 64 * 1024;
 const HIGH_FACTOR = 1e9;
 const HIGH_DIGITS = 9;
 
@@ -28,8 +29,12 @@ export interface PackedRows {
   endRow(): boolean;
   /** Adds a whole row from bytes that end with it. */
   copyRow(from: Uint8Array, start: number, end: number, hasHex: boolean): void;
+  /** Adds all rows of others. */
+  copyRows(from: PackedRows): void;
   readonly rowCount: number;
   readonly byteCount: number;
+  /** Bytes of memory that it holds, written or not. */
+  readonly capacity: number;
   /** Whether any row has a text in hexadecimal digits. */
   readonly hasHex: boolean;
   /** All rows since the beginning; of use until more is written. */
@@ -40,8 +45,9 @@ export interface PackedRows {
   clear(): void;
 }
 
-export function createPackedRows(): PackedRows {
-  let to = Buffer.allocUnsafeSlow(FIRST_CAPACITY);
+/** @param firstCapacity bytes of memory to begin with */
+export function createPackedRows(firstCapacity: number = FIRST_CAPACITY): PackedRows {
+  let to = Buffer.allocUnsafeSlow(firstCapacity);
   let at = 0;
   let rowCount = 0;
   let hasHex = false;
@@ -140,11 +146,21 @@ export function createPackedRows(): PackedRows {
       rowCount++;
       hasHex ||= isHex;
     },
+    copyRows(from) {
+      makeRoom(from.byteCount);
+      to.set(from.bytes(), at);
+      at += from.byteCount;
+      rowCount += from.rowCount;
+      hasHex ||= from.hasHex;
+    },
     get rowCount() {
       return rowCount;
     },
     get byteCount() {
       return at;
+    },
+    get capacity() {
+      return to.length;
     },
     get hasHex() {
       return hasHex;
