@@ -14,6 +14,7 @@ import {
   ODD_KEYS,
   release,
   writeAnswer,
+  writeWhole,
 } from "./guest-lazy.ts";
 
 /** Calls that reach the outside. Texts in, text out. */
@@ -49,6 +50,10 @@ delete scope["__bridge"];
 
 const { parse, stringify } = JSON;
 const { now } = Date;
+const { join } = Array.prototype;
+const { apply } = Reflect;
+// Answers the object, as Reflect's does not.
+const { setPrototypeOf } = Object;
 // biome-ignore lint/security/noGlobalEval: parts of the guest itself, inside of the sandbox
 const run = globalThis.eval;
 const settlers = new Map<number, { resolve: AnyFunction; reject: AnyFunction }>();
@@ -999,24 +1004,37 @@ let batchText = "";
 let numbers = new Uint32Array();
 let batchEnds: BatchEnds = { ends: null };
 let batchNumber = 0;
-const shapes: (LazyShape | undefined)[] = [];
+const shapes = newList<LazyShape | undefined>();
+const Numbers = Uint32Array;
+
+/** An array that no code of the transformation stands behind: what is put into it arrives. */
+function newList<T>(): T[] {
+  return setPrototypeOf([], null) as unknown as T[];
+}
+
+function shapeOf(keys: string[], lengths: number[]): LazyShape {
+  const slots = { __proto__: null } as unknown as Record<string, number>;
+  for (let slot = 0; slot < keys.length; slot += 1) slots[keys[slot] as string] = slot;
+  let isOdd = false;
+  for (let at = 0; at < ODD_KEYS.length; at += 1) {
+    if (slots[ODD_KEYS[at] as string] !== undefined) isOdd = true;
+  }
+  return { keys, lengths, slots, isOdd };
+}
 
 /** Takes a batch, and keys that have not come before: `[first id, [keys, lengths]…]`. */
 function accept(text: string, buffer: ArrayBuffer, newShapes: string): void {
   leaveRun();
-  const [first, ...more] = parse(newShapes) as [number, ...[string[], number[]][]];
-  if (first === 1) shapes.length = 0;
-  for (const [keys, lengths] of more) {
-    shapes[shapes.length === 0 ? 1 : shapes.length] = {
-      keys,
-      lengths,
-      slots: new Map(keys.map((key, slot) => [key, slot])),
-      isOdd: ODD_KEYS.some((key) => keys.includes(key)),
-    };
+  // Nothing here runs code of the transformation: no iterators, no setters.
+  const given = parse(newShapes) as [number, ...[string[], number[]][]];
+  if (given[0] === 1) shapes.length = 0;
+  for (let at = 1; at < given.length; at += 1) {
+    const one = given[at] as [string[], number[]];
+    shapes[shapes.length === 0 ? 1 : shapes.length] = shapeOf(one[0], one[1]);
   }
   batchEnds.ends = null;
   batchText = text;
-  numbers = new Uint32Array(buffer);
+  numbers = new Numbers(buffer);
   batchEnds = { ends: numbers };
   batchNumber += 1;
   isLogFull = false;
@@ -1102,24 +1120,26 @@ function begin(index: number, tell: ((outcome: string) => void) | null): string 
  * and since when.
  */
 const marks = new Float64Array(bridge.marks);
-const { apply } = Reflect;
-const { join } = Array.prototype;
 /** Longer than this, the time of an event is told by itself. */
 const LONG_MS = 2;
 let isRun = false;
 let runCount = 0;
-let outcomes: string[] = [];
-let longs: number[] = [];
+let outcomes = newList<string>();
+let longs = newList<number>();
+/** Characters of outcomes after which a run ends, so that they do not fill the memory. */
+const MAX_RUN_LENGTH = 1_000_000;
+let outcomesLength = 0;
 let under = -1;
 let sinceMs = 0;
 let untilMs = 0;
 
-/** Begins a run at an event; it ends with the batch or when the time is up. */
+/** Begins a run at an event; it ends with the batch, when the time is up, or when it comes to much. */
 function startRun(from: number, until: number): void {
   isRun = true;
   runCount += 1;
-  outcomes = [];
-  longs = [];
+  outcomes = newList();
+  longs = newList();
+  outcomesLength = 0;
   sinceMs = now();
   untilMs = until;
   goOn(from);
@@ -1129,7 +1149,7 @@ function goOn(from: number): void {
   // The numbers of the first event begin behind the places of all.
   const count = numbers[0] ?? 0;
   for (let index = from; index < count; index += 1) {
-    if (index > from && sinceMs >= untilMs) break;
+    if (outcomesLength >= MAX_RUN_LENGTH || (index > from && sinceMs >= untilMs)) break;
     under = index;
     marks[0] = index;
     marks[1] = sinceMs;
@@ -1142,7 +1162,8 @@ function goOn(from: number): void {
 
 /** Takes what becomes of an event of the run that waits: as part of it, as long as nothing else came. */
 function tellRun(index: number): (outcome: string) => void {
-  const [batch, number] = [batchNumber, runCount];
+  const batch = batchNumber;
+  const number = runCount;
   return (outcome) => {
     if (batch !== batchNumber) return;
     if (!isRun || number !== runCount) work(index, outcome);
@@ -1157,6 +1178,7 @@ function note(outcome: string): void {
   const index = under;
   under = -1;
   outcomes[outcomes.length] = outcome;
+  outcomesLength += outcome.length;
   const at = now();
   if (at - sinceMs >= LONG_MS) {
     longs[longs.length] = index;
@@ -1177,7 +1199,7 @@ function leaveRun(): void {
 function collect(): string {
   leaveRun();
   const texts = outcomes;
-  outcomes = [];
+  outcomes = newList();
   under = -1;
   let head = "[";
   for (let at = 0; at < longs.length; at += 1) head += at === 0 ? longs[at] : `,${longs[at]}`;
@@ -1194,7 +1216,7 @@ function conclude(answer: unknown, as: LazyObject | string): string {
   }
   try {
     if (typeof as !== "string") return end(as, writeAnswer(answer as Exports, as));
-    const text = stringify(answer);
+    const text = writeWhole(answer as Exports);
     return text === as ? "=" : `+${text}`;
   } catch (error) {
     return end(as, failed(error));

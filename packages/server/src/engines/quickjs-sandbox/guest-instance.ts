@@ -34,6 +34,10 @@ const MAX_WASTE_AT_ONCE_MS = 300;
 const WASTE_REGAINED_PER_MS = 0.02;
 /** What starting anew costs beside the time that was exceeded. */
 const RESTART_MS = 25;
+/** A batch may lose its machine so often without getting on. */
+const MAX_LOSSES = 3;
+const LEVELS = ["debug", "log", "info", "warn", "error"] as const;
+const MAX_LINE_LENGTH = 8_000;
 const FIRST_REST_MS = 1_000;
 const LONGEST_REST_MS = 300_000;
 
@@ -71,7 +75,12 @@ interface Batch {
   /** The lines of the text, once they are looked through. */
   scanned: ScannedLines | null;
   /** True where it has to be known which event is under way. */
-  readonly isCareful: boolean;
+  isCareful: boolean;
+  /** How often its machine was lost since one of its events was done, and how many were left then. */
+  losses: number;
+  leftAtLoss: number;
+  /** False where the shapes of its events were too much for the machine. */
+  hasShapes: boolean;
   readonly outcomes: (ThreadOutcome | undefined)[];
   /** Where to look for the next event. */
   next: number;
@@ -169,6 +178,9 @@ export class GuestInstance {
       text,
       scanned: null,
       isCareful,
+      losses: 0,
+      leftAtLoss: count,
+      hasShapes: true,
       outcomes,
       next: 0,
       left: count - skipped.length,
@@ -246,9 +258,8 @@ export class GuestInstance {
         this.#workOnBatches();
       }
     } catch (error) {
-      if (!(error instanceof MachineFault)) throw error;
       this.#meter.settle();
-      this.#handleFault(error);
+      this.#handleFault(faultOf(error));
       return;
     } finally {
       this.#meter.rest();
@@ -277,7 +288,8 @@ export class GuestInstance {
       if (!batch.isAccepted) {
         batch.isAccepted = true;
         this.#loggedLines = 0;
-        this.#accept(batch);
+        if (this.#isExhausted()) this.#failAll(batch, EXHAUSTED.reason);
+        else if (batch.left > 0) this.#accept(batch);
       }
       while (this.#canBegin(batch)) {
         if (this.#isExhausted()) this.#failAll(batch, EXHAUSTED.reason);
@@ -302,13 +314,18 @@ export class GuestInstance {
     }
     if (batch.scanned?.shapes !== this.#shapes) batch.scanned = this.#shapes.scan(batch.text);
     const { numbers } = batch.scanned;
-    const added = this.#shapes.shapes
-      .slice(this.#shapesGiven)
-      .map(({ keys, lengths }) => [keys, lengths]);
-    const shapes = JSON.stringify([this.#shapesGiven + 1, ...added]);
+    const added = batch.hasShapes ? this.#shapes.someFrom(this.#shapesGiven) : [];
+    const texts = added.map(({ keys, lengths }) => [keys, lengths]);
+    const shapes = JSON.stringify([this.#shapesGiven + 1, ...texts]);
     this.#shapesGiven += added.length;
     const task = this.#taskOf(NO_EVENT.other, null);
-    this.#enter(task, (machine) => machine.run("accept", batch.text, numbers, shapes));
+    try {
+      this.#enter(task, (machine) => machine.run("accept", batch.text, numbers, shapes));
+    } catch (error) {
+      // Events whose shapes are not known are read as a whole.
+      batch.hasShapes = false;
+      throw error;
+    }
   }
 
   /** Whether all that is left of a batch can be run in one go. */
@@ -329,6 +346,7 @@ export class GuestInstance {
    */
   #run(batch: Batch): void {
     const from = batch.next;
+    const { left } = batch;
     const task = this.#taskOf(NO_EVENT.run, null);
     const run = { batch, event: -1, spendings: [task.spending] };
     this.#underRun = run;
@@ -345,9 +363,14 @@ export class GuestInstance {
       this.#takeRun(run, from, text);
       const { event } = run;
       if (event >= 0 && batch.outcomes[event] === undefined) this.#await(batch, event, last);
+      // The next run would tell as little, and the one after it.
+      else if (batch.left === left) this.#failAll(batch, "it does not tell what became of them");
     } catch (error) {
-      if (!(error instanceof MachineFault)) throw error;
-      if (this.#underRun === null) throw error;
+      if (this.#underRun === null) {
+        // It was no event but all of them together: each by itself may go well.
+        batch.isCareful = true;
+        throw error;
+      }
       this.#lookAtMark();
       this.#meter.settle();
       this.#underRun = null;
@@ -382,7 +405,7 @@ export class GuestInstance {
   #takeRun({ batch, spendings }: RunUnderWay, from: number, text: string): void {
     const [head = "", ...texts] = text.split(SEPARATOR);
     if (texts.length === 0) return;
-    const longs = JSON.parse(head) as readonly number[];
+    const longs = readNumbers(head);
     const allMs = spendings.reduce((sum, { cpuMs }) => sum + Math.max(0, cpuMs), 0);
     const longMs = new Map<number, number>();
     let sumMs = 0;
@@ -489,7 +512,12 @@ export class GuestInstance {
     }
     const isLimit = text.startsWith('!"InternalError: ');
     if (!isChanged || scanned === null) return { text, isLimit, cpuMs };
-    const told = tellChange(text, scanned, index);
+    let told: string;
+    try {
+      told = tellChange(text, scanned, index);
+    } catch {
+      return failed("it answered what cannot be read", true, cpuMs);
+    }
     if (told.length > outputLength * 2) {
       return failed(`the event became larger than ${outputLength} characters`, true, cpuMs);
     }
@@ -656,6 +684,7 @@ export class GuestInstance {
       batch.waiting.clear();
       batch.next = 0;
       batch.isAccepted = false;
+      this.#boundLosses(batch);
     }
     const failure = limitOf("it was ended by a limit that something beside it exceeded");
     for (const call of [...this.#calls.values()]) if (call.isBegun) this.#endCall(call, failure);
@@ -664,6 +693,22 @@ export class GuestInstance {
       if (notStarted === null) this.#platform.wake(this);
       else this.#rest(notStarted);
     });
+  }
+
+  /**
+   * A batch that loses its machine again and again and gets nowhere is run event by event; then one of
+   * its events fails each time, whoever is to blame, so that it comes to an end.
+   */
+  #boundLosses(batch: Batch): void {
+    batch.losses = batch.left < batch.leftAtLoss ? 0 : batch.losses + 1;
+    if (batch.losses > 0) batch.isCareful = true;
+    const next = this.#nextOf(batch);
+    if (batch.losses >= MAX_LOSSES && next >= 0) {
+      batch.outcomes[next] = failed("its machine was lost again and again", true, 0);
+      batch.left -= 1;
+      batch.losses -= 1;
+    }
+    batch.leftAtLoss = batch.left;
   }
 
   /** Does not run for a while: a start that fails is not tried again for every event. */
@@ -680,6 +725,8 @@ export class GuestInstance {
   #dropMachine(): void {
     this.#machine = null;
     this.#machineNumber += 1;
+    // What the next one is told is told piece by piece again.
+    this.#shapes = new ShapeTable();
     this.#shapesGiven = 0;
     this.#asks.clear();
     this.#arrived = [];
@@ -788,12 +835,7 @@ export class GuestInstance {
         this.#takeDone(JSON.parse(argument) as [string, boolean, Json, boolean?]);
         return undefined;
       case "metric": {
-        const [name, operation, value] = JSON.parse(argument) as [
-          string,
-          "sum" | "max" | "min",
-          number,
-        ];
-        this.#platform.send({ kind: "metric", instance: this.key, name, operation, value });
+        this.#takeMetric(JSON.parse(argument) as Json);
         return undefined;
       }
       default:
@@ -887,6 +929,14 @@ export class GuestInstance {
     else this.#endCall(call, limitOf(`the answer is larger than ${outputLength} characters`));
   }
 
+  /** Only what it may say: the text comes from where code may have a hand in how it is written. */
+  #takeMetric(told: Json): void {
+    const [name, operation, value] = Array.isArray(told) ? told : [];
+    if (typeof name !== "string" || typeof value !== "number") return;
+    if (operation !== "sum" && operation !== "max" && operation !== "min") return;
+    this.#platform.send({ kind: "metric", instance: this.key, name, operation, value });
+  }
+
   #takeLine(argument: string): string | undefined {
     const { logLines } = this.settings.limits;
     if (argument === "" || this.#loggedLines >= logLines) {
@@ -894,8 +944,17 @@ export class GuestInstance {
       return "full";
     }
     this.#loggedLines += 1;
-    const [level, message] = JSON.parse(argument) as [SandboxLogLine["level"], string];
-    this.#log.push({ at: new Date(), source: "console", level, message });
+    const told = JSON.parse(argument) as Json;
+    const [level, message] = Array.isArray(told) ? told : [];
+    this.#log.push({
+      at: new Date(),
+      source: "console",
+      level: LEVELS.find((known) => known === level) ?? "log",
+      message: String(typeof message === "string" ? message : JSON.stringify(message)).slice(
+        0,
+        MAX_LINE_LENGTH,
+      ),
+    });
     return this.#loggedLines >= logLines ? "full" : undefined;
   }
 
@@ -941,6 +1000,18 @@ function faultReason(fault: MachineFault, memoryMiB: number, limitMs: number): s
     case "crash":
       return `it broke its machine (${fault.message.slice(0, 200)})`;
   }
+}
+
+/** Whatever goes wrong at work for an instance ends its machine, and nobody else's. */
+function faultOf(error: unknown): MachineFault {
+  if (error instanceof MachineFault) return error;
+  const message = error instanceof Error ? error.message : String(error);
+  return new MachineFault("crash", message, { cause: error });
+}
+
+function readNumbers(text: string): readonly number[] {
+  const read = JSON.parse(text) as Json;
+  return Array.isArray(read) ? read.map(Number) : [];
 }
 
 function readPerson(line: string): string {

@@ -25,6 +25,12 @@ import type { LostWork } from "./sandbox-thread-handle.ts";
 /** After so many threads that it blocked beyond interruption, an instance runs no more. */
 const MAX_BLOCKED_THREADS = 3;
 
+/**
+ * So often events are sent to a new thread when theirs was lost. More than one instance can lose before
+ * it is ended, since others of the same thread lose it too.
+ */
+const MAX_LOSSES = 20;
+
 /** A message takes so much text at most, but for a single event that has more. */
 const MAX_TEXT_LENGTH = 1_000_000;
 
@@ -33,6 +39,8 @@ interface BatchRequest {
   readonly lines: string;
   /** Events that blocked a thread. */
   readonly blocked: Map<number, string>;
+  /** How often it was sent again since its thread was lost. */
+  losses: number;
   readonly resolve: (outcomes: readonly TextOutcome[]) => void;
 }
 
@@ -130,7 +138,7 @@ export class SandboxInstance implements Instance {
     for (let index = 1; index < events.length; index += 1) lines += `\n${events[index]?.line}`;
     return new Promise((resolve) => {
       this.#ids += 1;
-      const request = { events, lines, blocked: new Map(), resolve };
+      const request = { events, lines, blocked: new Map(), losses: 0, resolve };
       this.#batches.set(this.#ids, request);
       this.#sendBatch(this.#ids, request);
     });
@@ -194,6 +202,14 @@ export class SandboxInstance implements Instance {
     if (this.#end !== null) return;
     this.#sendStart();
     for (const [id, request] of this.#batches) {
+      request.losses += 1;
+      if (request.losses > MAX_LOSSES) {
+        this.#batches.delete(id);
+        request.resolve(
+          request.events.map(() => failedEvent("its thread was lost again and again", true)),
+        );
+        continue;
+      }
       this.#beginAnew(request.events.map(({ event }) => event));
       this.#sendBatch(id, request);
     }
@@ -322,7 +338,12 @@ export class SandboxInstance implements Instance {
         if (reason !== undefined || text === undefined) {
           return failedEvent(reason ?? "it was not run", true);
         }
-        return readOutcome(given, text, limited.has(index), cpuMs[index] ?? 0);
+        try {
+          return readOutcome(given, text, limited.has(index), cpuMs[index] ?? 0);
+        } catch {
+          // What code in the sandbox has a hand in must not throw here, where everybody's events pass.
+          return failedEvent("it answered what cannot be read", true);
+        }
       }),
     );
   }
@@ -427,6 +448,7 @@ export function readOutcome(
     case "~": {
       const end = text.indexOf("\n");
       const change = JSON.parse(text.slice(1, end)) as TextChange;
+      if (!isTextChange(change)) throw new TypeError("it is no change");
       return { kind: "keep", change: partsOf(before, change, text.slice(end + 1)), cpuMs };
     }
     default:
@@ -434,15 +456,22 @@ export function readOutcome(
   }
 }
 
+function isTextChange({ e = {}, f = [], p = {}, q = [] }: TextChange): boolean {
+  const areKeys = (keys: Json) =>
+    Array.isArray(keys) && keys.every((key) => typeof key === "string");
+  return isJsonObject(e) && areKeys(f) && isJsonObject(p) && areKeys(q);
+}
+
 function partsOf(
   before: SandboxEvent,
   { e = {}, f = [], p = {}, q = [], w }: TextChange,
   propertiesText: string,
 ): EventChange {
+  const restored = { count: 0 };
   const restore = (whole: JsonObject | undefined, part: JsonObject): JsonObject => {
     for (const key of Object.keys(part)) {
       const value = ownValue(whole ?? {}, key);
-      if (value !== undefined) put(part, key, restoreIntegers(value, part[key] as Json));
+      if (value !== undefined) put(part, key, restoreIntegers(value, part[key] as Json, restored));
     }
     return part;
   };
@@ -452,13 +481,11 @@ function partsOf(
   if (w !== undefined) {
     return { kind: "properties", ...fields, properties: restoreIntegers(earlier, w) };
   }
-  return {
-    kind: "parts",
-    ...fields,
-    set: restore(earlier, p),
-    removed: q,
-    ...(propertiesText !== "" && { propertiesText }),
-  };
+  restored.count = 0;
+  const set = restore(earlier, p);
+  // The text has the digits that came out of the sandbox.
+  const isTextRight = propertiesText !== "" && restored.count === 0;
+  return { kind: "parts", ...fields, set, removed: q, ...(isTextRight && { propertiesText }) };
 }
 
 function put(object: JsonObject, key: string, value: Json): void {
@@ -471,15 +498,23 @@ function put(object: JsonObject, key: string, value: Json): void {
 }
 
 /** Integers that lost digits on their way through the sandbox, where they were not changed there. */
-function restoreIntegers(before: Json | undefined, after: Json): Json {
-  if (typeof before === "bigint") return Number(before) === after ? before : after;
+function restoreIntegers(
+  before: Json | undefined,
+  after: Json,
+  restored: { count: number } = { count: 0 },
+): Json {
+  if (typeof before === "bigint") {
+    if (Number(before) !== after) return after;
+    restored.count += 1;
+    return before;
+  }
   if (Array.isArray(after)) {
     const known = Array.isArray(before) ? (before as readonly Json[]) : [];
-    return after.map((item, index) => restoreIntegers(known[index], item));
+    return after.map((item, index) => restoreIntegers(known[index], item, restored));
   }
   if (!isJsonObject(after) || !isJsonObject(before)) return after;
   for (const key of Object.keys(after)) {
-    put(after, key, restoreIntegers(ownValue(before, key), after[key] as Json));
+    put(after, key, restoreIntegers(ownValue(before, key), after[key] as Json, restored));
   }
   return after;
 }

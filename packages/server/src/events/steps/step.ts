@@ -40,7 +40,8 @@ export interface StepOccasion {
  * the event, and pass all steps from the first.
  *
  * A step that throws, or does not end in time, is given the same events once more, each by itself,
- * and all at once; those with which it fails again become dead letters.
+ * and all at once; those with which it fails again become dead letters. What it did with them before
+ * is undone first: each attempt is an occasion of its own.
  */
 export interface Step {
   readonly name: string;
@@ -166,16 +167,55 @@ export async function runSteps(
   ): Promise<readonly StepOutcome[]> {
     const isAlone = entries.length === 1;
     const limitMs = run.limitMs && run.limitMs + (isAlone ? 0 : entries.length * BATCH_MS);
+    const { occasion, accept, undo } = occasionOf(run);
     try {
-      const running = step.run(entries, run);
+      const running = step.run(entries, occasion);
       const outcomes = running instanceof Promise ? await withinLimit(running, limitMs) : running;
-      if (outcomes.length === entries.length) return outcomes;
-      throw new Error(`${outcomes.length} outcomes for ${entries.length} events`);
+      if (outcomes.length !== entries.length) {
+        throw new Error(`${outcomes.length} outcomes for ${entries.length} events`);
+      }
+      accept();
+      return outcomes;
     } catch (error) {
+      undo();
       if (isAlone) return [failed(step.name, error)];
       return (await Promise.all(entries.map((entry) => attempt(step, [entry])))).flat();
     }
   }
+}
+
+/**
+ * The occasion of one attempt. Whom the step wants told is passed on to the run once the attempt is
+ * accepted; of one that failed, what is to be told when it comes to nothing is told at once, and for
+ * one that goes on after its time as soon as it asks.
+ */
+function occasionOf(run: StepsRun) {
+  let state: "under way" | "accepted" | "undone" = "under way";
+  const durable: (() => void)[] = [];
+  const undone: (() => void)[] = [];
+  const occasion: StepOccasion = {
+    whenDurable(tell) {
+      if (state === "accepted") run.whenDurable(tell);
+      else if (state === "under way") durable.push(tell);
+    },
+    whenUndone(tell) {
+      if (state === "accepted") run.whenUndone?.(tell);
+      else if (state === "under way") undone.push(tell);
+      else tell();
+    },
+  };
+  return {
+    occasion,
+    accept() {
+      state = "accepted";
+      for (const tell of durable) run.whenDurable(tell);
+      for (const tell of undone) run.whenUndone?.(tell);
+    },
+    undo() {
+      state = "undone";
+      for (const tell of undone) tell();
+    },
+  };
 }
 
 type Kept = Extract<StepsOutcome, { kind: "keep" }>;
