@@ -21,19 +21,26 @@ const values = fc.letrec<{ value: string }>((tie) => ({
   ),
 })).value;
 
+/** Longer than a piece, and shorter. */
+const spaces = fc.constantFrom("", " ", "\n ", " ".repeat(8), "\t".repeat(20));
+
 const batches = fc
   .array(
     fc.tuple(
       fc.constantFrom("batch", "batch", "api_key", "b\\u0061tch", "__proto__"),
       fc.oneof(
         values,
-        fc.array(values, { maxLength: 12 }).map((items) => `[ ${items.join(",")}]`),
+        fc.tuple(spaces, fc.array(values, { maxLength: 12 })).map(([space, items]) => {
+          return `[${space}${items.join(`${space},`)}${space}]`;
+        }),
       ),
     ),
     { maxLength: 4 },
   )
   .map((members) => `{${members.map(([key, value]) => `"${key}":${value}`).join(",")}}`);
-const lists = fc.array(values, { maxLength: 12 }).map((items) => ` [${items.join(", ")}]`);
+const lists = fc
+  .tuple(spaces, fc.array(values, { maxLength: 12 }))
+  .map(([space, items]) => ` [${space}${items.join(`,${space}`)}]`);
 
 describe("JSON parsed in slices", () => {
   it("[CA-67] is the same value as when it is parsed at once", async () => {
@@ -72,6 +79,16 @@ describe("JSON parsed in slices", () => {
       ),
       { numRuns: 2000 },
     );
+  });
+
+  it("[CA-67] is refused where a value is missing, however much white space is in its place", async () => {
+    for (const space of ["", " ", " ".repeat(8), " ".repeat(20)]) {
+      for (const text of [`[${space},1]`, `[1,${space},2]`, `[1,${space}]`, `[${space},]`]) {
+        await expect(inSlices(text)).rejects.toBeInstanceOf(SyntaxError);
+        await expect(inSlices(`{"batch":${text}}`)).rejects.toBeInstanceOf(SyntaxError);
+      }
+      expect(await inSlices(`[${space}]`)).toEqual([]);
+    }
   });
 
   it("[CA-67] lets others have their turn, between the values and while it looks for them", async () => {

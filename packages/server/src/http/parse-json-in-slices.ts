@@ -21,11 +21,13 @@ export async function parseJsonInSlices(
   const list = await findList(text, slices, pieceChars);
   if (!list) return parseShaped(text);
   const values: Json[] = [];
-  for (const [index, { start, end }] of list.pieces.entries()) {
+  for (const { start, end } of list.pieces) {
     if (slices.isOver()) await slices.next();
     const piece = parseShaped(`[${text.slice(start, end)}]`) as readonly Json[];
-    // `[1,]` is no list, though each of its pieces is one.
-    if (piece.length === 0 && index > 0) throw new SyntaxError("a value is missing after a comma");
+    // `[1,]` and `[,1]` are no lists, though each of their pieces is one.
+    if (piece.length === 0 && list.pieces.length > 1) {
+      throw new SyntaxError("a value is missing beside a comma");
+    }
     for (const value of piece) values.push(value);
   }
   const around = text.slice(0, list.start) + text.slice(list.end);
