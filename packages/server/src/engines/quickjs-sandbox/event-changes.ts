@@ -30,10 +30,12 @@ export function tellChange(text: string, scanned: ScannedLines, index: number): 
   const event = new TextObject(line, scanned, index);
   const { h: head, ...change } = JSON.parse(text.slice(1)) as GuestChange;
   if (text.startsWith(ONLY_PROPERTIES) && change.q === undefined && change.w === undefined) {
-    const added = event.properties?.withAdded(
-      change.p ?? {},
-      text.slice(ONLY_PROPERTIES.length, -2),
-    );
+    const members = text.slice(ONLY_PROPERTIES.length, -2);
+    // Where it is written otherwise (a key twice), it is not taken as it is.
+    const added =
+      JSON.stringify(change) === `{"p":{${members}}}`
+        ? event.properties?.withAdded(change.p ?? {}, members)
+        : undefined;
     if (added !== undefined) return `${text}\n${added}`;
   }
   const fields = head === undefined ? change : { ...change, ...headChange(line, head) };

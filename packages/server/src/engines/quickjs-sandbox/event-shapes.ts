@@ -32,6 +32,14 @@ const MAX_KEYS = 256;
 const MAX_NEXT = 32;
 /** All that is remembered; then everything is learned anew. */
 const MAX_STEPS = 20_000;
+/** And what all shapes together may have, which the guest keeps within its memory. */
+const MAX_SHAPE_KEYS = 10_000;
+const MAX_SHAPE_LENGTH = 300_000;
+/** Longer keys are data, not shape. */
+const MAX_KEY_LENGTH = 200;
+/** So much at a time is told to the guest, which needs time for it. */
+const MAX_TOLD_KEYS = 2_000;
+const MAX_TOLD_LENGTH = 60_000;
 
 const QUOTE = 34;
 const COMMA = 44;
@@ -59,17 +67,32 @@ export class ShapeTable {
   readonly #properties = newStep("", "", null, true);
   readonly #shapes: Shape[] = [];
   #steps = 0;
+  #shapeKeys = 0;
+  #shapeLength = 0;
   /** Room for numbers, used again and again, and how many of them are used. */
   #numbers = new Uint32Array(1024);
   #length = 0;
 
   get isFull(): boolean {
-    return this.#steps > MAX_STEPS;
+    return (
+      this.#steps > MAX_STEPS ||
+      this.#shapeKeys > MAX_SHAPE_KEYS ||
+      this.#shapeLength > MAX_SHAPE_LENGTH
+    );
   }
 
-  /** Shapes in the order of their ids. */
-  get shapes(): readonly Shape[] {
-    return this.#shapes;
+  /** Shapes in the order of their ids: those behind the first ones, as many as can be told at a time. */
+  someFrom(count: number): readonly Shape[] {
+    let end = count;
+    let keys = 0;
+    let length = 0;
+    for (; end < this.#shapes.length; end += 1) {
+      const shape = this.#shapes[end] as Shape;
+      keys += shape.keys.length + 1;
+      length += lengthOf(shape);
+      if (end > count && (keys > MAX_TOLD_KEYS || length > MAX_TOLD_LENGTH)) break;
+    }
+    return this.#shapes.slice(count, end);
   }
 
   shapeOf(id: number | undefined): Shape | null {
@@ -171,6 +194,7 @@ export class ShapeTable {
     if (next.length >= MAX_NEXT || step.depth >= MAX_KEYS || this.isFull) return null;
     const end = endOfText(text, at);
     if (text.charCodeAt(at) !== QUOTE || text[end] !== ":") return null;
+    if (end - at > MAX_KEY_LENGTH) return null;
     // Read and written anew: a part of the text would hold all of it.
     const key = JSON.parse(text.slice(at, end)) as string;
     const literal = flat(`${JSON.stringify(key)}:`);
@@ -189,7 +213,7 @@ export class ShapeTable {
   #shapeAt(step: Step): Shape | null {
     if (step.shape !== null) return step.shape;
     step.seen += 1;
-    if (step.seen < 2) return null;
+    if (step.seen < 2 || this.isFull) return null;
     const keys: string[] = [];
     const lengths: number[] = [];
     for (let one: Step | null = step; one !== null && one.depth > 0; one = one.before) {
@@ -199,8 +223,14 @@ export class ShapeTable {
     const slots = new Map(keys.map((key, slot) => [key, slot]));
     step.shape = { id: this.#shapes.length + 1, keys, lengths, slots };
     this.#shapes.push(step.shape);
+    this.#shapeKeys += keys.length + 1;
+    this.#shapeLength += lengthOf(step.shape);
     return step.shape;
   }
+}
+
+function lengthOf({ lengths }: Shape): number {
+  return lengths.reduce((sum, length) => sum + length, 0);
 }
 
 /** Texts up to this length are searched quicker than they are compared. */

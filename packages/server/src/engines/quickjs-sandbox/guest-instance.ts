@@ -1,7 +1,7 @@
 import { encodeJson } from "@hedgerow/core/exact-json";
 import type { Json } from "@hedgerow/core/json";
 import type { SandboxLogLine } from "../../transformations/sandbox.ts";
-import { AskBounds } from "./ask-bounds.ts";
+import { AskBounds, type Asker, type Question } from "./ask-bounds.ts";
 import { type AttendedTime, LOOK_MS } from "./attended-time.ts";
 import { CpuMeter, nothingSpent, type Spending } from "./cpu-meter.ts";
 import { tellChange } from "./event-changes.ts";
@@ -51,7 +51,8 @@ export interface GuestPlatform {
   readonly threadCpu: ThreadCpu | null;
   /** The time that limits of waiting are in. */
   readonly attended: AttendedTime;
-  send(message: FromThread): void;
+  /** Sends a message of so many characters, with others unless it is long. */
+  send(message: FromThread, length?: number): void;
   /** The instance may have something to do. */
   wake(instance: GuestInstance): void;
   /** True when the turn of an instance has been long enough and others wait. */
@@ -62,11 +63,17 @@ export interface GuestPlatform {
 }
 
 /** A piece of work whose cost is measured and limited by itself. */
-interface Task {
+interface Task extends Asker {
   readonly spending: Spending;
   readonly limitMs: number;
   readonly beat: number;
   readonly cause: GuestCause | null;
+  /** What has ended and had set this going. */
+  readonly origin: Task | null;
+}
+
+interface Asked extends Question {
+  readonly task: Task;
 }
 
 interface Batch {
@@ -127,10 +134,12 @@ export class GuestInstance {
   #restReason: GuestFailure | null = null;
   readonly #batches: Batch[] = [];
   #batch: Batch | null = null;
+  /** The batch under way, or the last one: what nobody knows the beginning of hangs on that. */
+  #latest: (Asker & { readonly cause: GuestCause }) | null = null;
   readonly #calls = new Map<number, Call>();
   /** Answers and timers that have come and are to be told. */
   #arrived: (() => void)[] = [];
-  readonly #asks = new Map<number, Task>();
+  readonly #asks = new Map<number, Asked>();
   readonly #askBounds = new AskBounds();
   readonly #hostAllowance = new HostAllowance();
   readonly #timers = new Map<number, NodeJS.Timeout>();
@@ -287,6 +296,10 @@ export class GuestInstance {
       if (batch === null) return;
       if (!batch.isAccepted) {
         batch.isAccepted = true;
+        const events = batch.outcomes.length;
+        if (this.#latest?.cause.id !== batch.id) {
+          this.#latest = { events, cause: { id: batch.id, event: null } };
+        }
         this.#loggedLines = 0;
         if (this.#isExhausted()) this.#failAll(batch, EXHAUSTED.reason);
         else if (batch.left > 0) this.#accept(batch);
@@ -729,6 +742,7 @@ export class GuestInstance {
     this.#shapes = new ShapeTable();
     this.#shapesGiven = 0;
     this.#asks.clear();
+    this.#askBounds.endAll();
     this.#arrived = [];
     for (const timer of this.#timers.values()) clearTimeout(timer);
     this.#timers.clear();
@@ -778,9 +792,10 @@ export class GuestInstance {
     this.#meter.switchTo(task.spending, task.limitMs, nowMs);
   }
 
-  #taskOf(beat: number, cause: GuestCause | null): Task {
+  #taskOf(beat: number, cause: GuestCause | null, origin: Task | null = null): Task {
     const limitMs = this.settings.limits.eventCpuMs;
-    return { spending: nothingSpent(), limitMs, beat, cause };
+    const events = cause === null || cause.event === null ? 0 : 1;
+    return { spending: nothingSpent(), limitMs, beat, cause, origin, events };
   }
 
   #waste(costMs: number): void {
@@ -827,7 +842,11 @@ export class GuestInstance {
       case "log":
         return this.#takeLine(argument);
       case "ask":
-        return this.#takeAsk(number, JSON.parse(argument) as [number, string, Json]);
+        return this.#takeAsk(
+          number,
+          JSON.parse(argument) as [number, string, Json],
+          argument.length,
+        );
       case "timer":
         this.#takeTimer(number, JSON.parse(argument) as [number, number | null]);
         return undefined;
@@ -853,14 +872,23 @@ export class GuestInstance {
     return JSON.stringify(answer);
   }
 
-  #takeAsk(number: number, [ask, op, argument]: [number, string, Json]): string | undefined {
+  #takeAsk(
+    number: number,
+    [ask, op, argument]: [number, string, Json],
+    length: number,
+  ): string | undefined {
     const task = this.#current;
-    const refusal = this.#askBounds.begin(task, op, this.#asks.size);
+    const { cause } = task;
+    const asker = cause !== null ? task : (task.origin ?? this.#latest ?? task);
+    const refusal = this.#askBounds.begin({ asker, length }, op);
     if (refusal !== undefined) return `!Error: ${refusal}`;
-    this.#asks.set(ask, task);
+    this.#asks.set(ask, { task, asker, length });
     if (op !== "fetch") {
-      const { cause } = task;
-      this.#platform.send({ kind: "ask", instance: this.key, ask, op, argument, cause });
+      const origin = cause === null ? asker.cause : null;
+      this.#platform.send(
+        { kind: "ask", instance: this.key, ask, op, argument, cause, origin },
+        length,
+      );
       return undefined;
     }
     this.#platform.fetch(argument, this.settings).then(
@@ -874,11 +902,11 @@ export class GuestInstance {
     if (number !== this.#machineNumber || !this.#asks.has(ask)) return;
     const text = encodeJson([ask, isOk, value ?? null]);
     this.#arrived.push(() => {
-      const task = this.#asks.get(ask);
-      if (task === undefined) return;
+      const asked = this.#asks.get(ask);
+      if (asked === undefined) return;
       this.#asks.delete(ask);
-      this.#askBounds.end(task);
-      this.#enter(this.#stillOf(task), (machine) => machine.run("settle", text));
+      this.#askBounds.end(asked);
+      this.#enter(this.#stillOf(asked.task), (machine) => machine.run("settle", text));
     });
     this.#platform.wake(this);
   }
@@ -909,7 +937,8 @@ export class GuestInstance {
         ? this.#calls.has(cause.id)
         : this.#batch?.id === cause.id && this.#batch.waiting.has(cause.event));
     if (isUnderWay || task.beat === NO_EVENT.start) return task;
-    return this.#taskOf(NO_EVENT.other, null);
+    const origin = cause === null ? task.origin : task;
+    return this.#taskOf(NO_EVENT.other, null, origin);
   }
 
   #takeDone([name, isOk, value, wantsRetry]: [string, boolean, Json, boolean?]): void {

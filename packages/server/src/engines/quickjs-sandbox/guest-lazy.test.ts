@@ -11,7 +11,8 @@ type Plain = Record<string, unknown>;
 
 /** A shape as the guest knows it. */
 function known(shape: Shape): LazyShape {
-  return { ...shape, isOdd: ODD_KEYS.some((key) => shape.slots.has(key)) };
+  const slots = Object.assign(Object.create(null), Object.fromEntries(shape.slots));
+  return { ...shape, slots, isOdd: ODD_KEYS.some((key) => shape.slots.has(key)) };
 }
 
 /** An event as the guest is given it: lazy, since its keys have come before. */

@@ -10,7 +10,8 @@
 /** The keys of an object in their order, and how long each is as it stands in the text, colon included. */
 export interface LazyShape {
   readonly keys: readonly string[];
-  readonly slots: ReadonlyMap<string, number>;
+  /** Where each key stands; without a prototype, and no map: nothing in between can be tampered with. */
+  readonly slots: Readonly<Record<string, number>>;
   readonly lengths: readonly number[];
   /** Whether there is a key by which promises, or what writes its JSON itself, are known. */
   readonly isOdd: boolean;
@@ -51,6 +52,7 @@ const { parse, stringify } = JSON;
 const { get, set, has, deleteProperty, defineProperty, getOwnPropertyDescriptor, ownKeys } =
   Reflect;
 const { setPrototypeOf, preventExtensions } = Reflect;
+const { keys: keysOf } = Object;
 const ROOT = Object.prototype as unknown as Plain;
 
 /** Stands for a key that was deleted. */
@@ -87,7 +89,7 @@ class Traps implements ProxyHandler<Plain> {
         return value === GONE ? get(target, key, receiver) : value;
       }
     }
-    const slot = lazy.place[SHAPE].slots.get(key as string);
+    const slot = lazy.place[SHAPE].slots[key as string];
     if (slot === undefined) return get(target, key, receiver);
     if (lazy.place[BATCH].ends === null) {
       settle(lazy, target);
@@ -111,7 +113,10 @@ class Traps implements ProxyHandler<Plain> {
           values[at] = value;
           return true;
         }
-      } else if (lazy.place[SHAPE].slots.has(key) || (!isIndexLike(key) && !(key in target))) {
+      } else if (
+        lazy.place[SHAPE].slots[key] !== undefined ||
+        (!isIndexLike(key) && !(key in target))
+      ) {
         if (note(lazy, key, value)) return true;
       }
     }
@@ -126,7 +131,7 @@ class Traps implements ProxyHandler<Plain> {
       (lazy.values as unknown[])[at] = GONE;
       return true;
     }
-    if (lazy.place[SHAPE].slots.has(key as string)) {
+    if (lazy.place[SHAPE].slots[key as string] !== undefined) {
       if (note(lazy, key, GONE)) return true;
       settle(lazy, target);
     }
@@ -216,7 +221,7 @@ function note(lazy: LazyObject, key: PropertyKey, value: unknown): boolean {
 function isOwn({ names, values, place }: LazyObject, key: PropertyKey): boolean {
   const at = find(names, key);
   if (at >= 0) return (values as unknown[])[at] !== GONE;
-  return place[SHAPE].slots.has(key as string);
+  return place[SHAPE].slots[key as string] !== undefined;
 }
 
 /** Where the value of a slot begins. */
@@ -274,7 +279,7 @@ function settle(lazy: LazyObject, target: Plain): void {
     for (let at = 0; at < names.length; at += 1) {
       const key = names[at] as string;
       const value = (values as unknown[])[at];
-      if (value !== GONE && !slots.has(key)) put(target, key, value);
+      if (value !== GONE && slots[key] === undefined) put(target, key, value);
     }
   }
   lazy.isSettled = true;
@@ -289,10 +294,10 @@ function plainOf(place: Place): Plain {
   const base = place[BASE];
   const start = place[START];
   const { ends } = place[BATCH];
-  const { keys } = place[SHAPE];
+  const { keys, slots } = place[SHAPE];
   if (start === 0) {
-    const slot = keys.indexOf(INNER);
-    if (place[INNER_SHAPE] === null || ends === null || slot < 0) return parse(line);
+    const slot = slots[INNER];
+    if (place[INNER_SHAPE] === null || ends === null || slot === undefined) return parse(line);
     const rest = line.substring(ends[base + slot] as number);
     return parse(`${line.substring(0, startOf(place, slot))}0${rest}`);
   }
@@ -342,33 +347,44 @@ export function writeAnswer(answer: Plain, given: LazyObject): string {
   const { inner, self } = given;
   let parts = "";
   if (answer === self && !given.isSettled) {
-    if (writesItself(given)) return `+${stringify(answer)}`;
+    if (writesItself(given)) return `+${writeWhole(answer)}`;
     const { names, values } = given;
     if (names !== null) {
       const at = find(names, INNER);
       const isReplaced = at >= 0 && (values as unknown[])[at] !== inner?.self;
       if (isReplaced && (inner !== null || given.place[INNER_SHAPE] !== null)) {
-        return `+${stringify(answer)}`;
+        return `+${writeWhole(answer)}`;
       }
       if (inner === null || names.length > 1) parts = writeChanges(given, '"e":{', '"f":[');
     }
   } else {
     const isOther = inner === null || inner.self === null || answer[INNER] !== inner.self;
-    if (isOther || typeof answer["toJSON"] === "function") return `+${stringify(answer)}`;
+    if (isOther || typeof answer["toJSON"] === "function") return `+${writeWhole(answer)}`;
     const rest: Plain = {};
-    for (const key of Object.keys(answer)) if (key !== INNER) put(rest, key, answer[key]);
+    const keys = keysOf(answer);
+    for (let at = 0; at < keys.length; at += 1) {
+      const key = keys[at] as string;
+      if (key !== INNER) put(rest, key, answer[key]);
+    }
     parts = `"h":${stringify(rest)}`;
   }
   if (inner !== null && inner.self !== null) {
     let text = "";
     if (inner.isSettled || writesItself(inner)) {
       const whole = stringify(inner.self);
-      if (whole === undefined) return `+${stringify(answer)}`;
+      if (whole === undefined) return `+${writeWhole(answer)}`;
       text = `"w":${whole}`;
     } else if (inner.names !== null) text = writeChanges(inner, '"p":{', '"q":[');
     if (text !== "") parts = parts === "" ? text : `${parts},${text}`;
   }
   return parts === "" ? "=" : `~{${parts}}`;
+}
+
+/** An answer as JSON; throws where it has none, since its `toJSON` answers nothing. */
+export function writeWhole(answer: Plain): string {
+  const text = stringify(answer) as string | undefined;
+  if (text === undefined) throw new TypeError("processEvent answered what has no JSON");
+  return text;
 }
 
 /** What was touched and differs, as JSON without the outer brackets. */
@@ -385,7 +401,7 @@ function writeChanges(
     const key = names[at] as string;
     if (inner !== null && key === INNER) continue;
     const value = values[at];
-    const slot = slots.get(key);
+    const slot = slots[key];
     let text: string | undefined;
     if (value === GONE) text = undefined;
     else if (value === true || value === false) text = value ? "true" : "false";
@@ -410,13 +426,17 @@ function literalOf(place: Place, slot: number): string {
 }
 
 /** Keys that were added, as JSON with a colon: transformations add the same ones again and again. */
-const keyTexts = new Map<string, string>();
+const keyTexts = { __proto__: null } as unknown as Record<string, string>;
 const MAX_KEY_TEXTS = 200;
+let keyTextCount = 0;
 
 function keyText(key: string): string {
-  const known = keyTexts.get(key);
+  const known = keyTexts[key];
   if (known !== undefined) return known;
   const text = `${stringify(key)}:`;
-  if (keyTexts.size < MAX_KEY_TEXTS) keyTexts.set(key, text);
+  if (keyTextCount < MAX_KEY_TEXTS) {
+    keyTextCount += 1;
+    keyTexts[key] = text;
+  }
   return text;
 }

@@ -309,3 +309,150 @@ describe("limits", () => {
     }
   });
 });
+
+/** Changes of what is shared inside of the sandbox, by which its own code there could be misled. */
+const INTERCEPT = `function intercept(index, put) {
+  Object.defineProperty(Array.prototype, String(index), {
+    configurable: true,
+    set(value) {
+      if (put(value)) return;
+      Object.defineProperty(this, String(index), { value, writable: true, enumerable: true, configurable: true });
+    },
+  });
+}`;
+
+/** Sources that answer what cannot be read, or tamper with how it is told. */
+const DECEPTIONS: readonly (readonly [string, string])[] = [
+  ["answers what has no JSON", "export const processEvent = () => ({ toJSON() {} })"],
+  [
+    "answers its event without JSON",
+    "export function processEvent(e) { e.toJSON = () => {}; return e }",
+  ],
+  [
+    "has properties without JSON",
+    "export function processEvent(e) { e.properties.toJSON = () => {}; e.properties.x = 1; return e }",
+  ],
+  [
+    "gives every object a toJSON",
+    "export function processEvent(e) { Object.prototype.toJSON = () => undefined; return { ...e, x: 1 } }",
+  ],
+  [
+    "gives every list a toJSON and logs, counts and asks",
+    `export const metrics = { sum: "sum" };
+    export async function processEvent(e, { metrics, storage }) {
+      for (const odd of [1, null, "x", {}, { length: 2 }, undefined, [[], {}, {}], [{}, null, "x"]]) {
+        Array.prototype.toJSON = () => odd && !Array.isArray(odd) ? odd : { 0: 1, toJSON() { return odd } };
+        try { console.log("x"); console.warn({}) } catch {}
+        try { metrics.sum.increment(1) } catch {}
+        try { storage.set("a", 1).catch(() => {}); storage.get("a").catch(() => {}) } catch {}
+        try { setTimeout(() => {}, 1) } catch {}
+      }
+      return e;
+    }`,
+  ],
+  [
+    "forges what is told of a run",
+    `${INTERCEPT} for (let n = 0; n < 9; n += 1) intercept(n, function (v) { if (v === "=") throw 1 });
+    export const processEvent = (e) => e`,
+  ],
+  [
+    "swallows what is told of a run",
+    `${INTERCEPT} let isOn = false; intercept(0, (value) => isOn && value === "=");
+    export function processEvent(e) { isOn = true; return e }`,
+  ],
+  [
+    "tampers with maps",
+    `export function processEvent(e) {
+      const { get } = Map.prototype;
+      e.properties.zz = 1;
+      Map.prototype.get = function (key) { return key === "zz" ? '"zz":{{' : Reflect.apply(get, this, [key]) };
+      return e;
+    }`,
+  ],
+  [
+    "tampers with all that lists and texts can do",
+    `export function processEvent(e) {
+      e.properties.zz = 1;
+      for (const { prototype } of [Array, String, Map, Set, Uint32Array, Object.getPrototypeOf(Uint32Array)]) {
+        for (const key of Reflect.ownKeys(prototype)) {
+          if (key === "constructor") continue;
+          try { Object.defineProperty(prototype, key, { value() { throw new Error("no") }, configurable: true }) } catch {}
+        }
+      }
+      for (const key of ["Uint32Array", "Reflect", "Proxy", "Object"]) globalThis[key] = null;
+      return e;
+    }`,
+  ],
+  ["throws what cannot be told", "export function processEvent() { throw { toJSON() {} } }"],
+];
+
+describe("what the service is told", () => {
+  it.each(DECEPTIONS)("[TS-33] harms nobody when one %s", async (_what, source) => {
+    const shared = new QuickJsSandbox({ threads: 1 });
+    try {
+      const good = await startSource(
+        shared,
+        "function processEvent(e) { e.properties.fine = true; return e }",
+        { projectId: 2 },
+      );
+      const deceiver = await startSource(shared, source, { projectId: 1 });
+      // Events go on with it after the first ones, whose keys are not known yet.
+      for (let round = 0; round < 3; round += 1) {
+        const [outcomes, others] = await Promise.all([
+          deceiver.transform(sampleEvents(6, { a: 1, b: 2 })),
+          good.transform(sampleEvents(6, { a: 1 })),
+        ]);
+        expect(outcomes).toHaveLength(6);
+        expect(others.map(readOutcome)).toEqual(Array(6).fill({ a: 1, fine: true }));
+      }
+    } finally {
+      await shared.close();
+    }
+  });
+
+  it("[TS-33] cannot be forged by code that changes what is shared inside", async () => {
+    const instance = await startSource(
+      sandbox,
+      `${INTERCEPT}
+      for (let n = 0; n < 9; n += 1) {
+        intercept(n, function (value) { if (value === "=") { Object.defineProperty(this, n, { value: '+{"forged":1}' }); return true } });
+      }
+      export const processEvent = (e) => e`,
+    );
+    const outcomes = await instance.transform(sampleEvents(6));
+    expect(outcomes.map(readOutcome)).toEqual(Array(6).fill("unchanged"));
+    await instance.stop();
+  });
+
+  it("[TS-22] is no more than memory holds, however many events grow", async () => {
+    const instance = await startSource(
+      sandbox,
+      `function processEvent(e) { e.properties.big = "x".repeat(200_000); return e }`,
+    );
+    const outcomes = await instance.transform(sampleEvents(240));
+    expect(outcomes.filter(({ kind }) => kind === "keep")).toHaveLength(240);
+    await instance.stop();
+  });
+
+  it("[TS-22] is all of ordinary events of many kinds after one of them exceeds a limit", async () => {
+    const instance = await startSource(
+      sandbox,
+      "function processEvent(e) { if (e.event === 'endless') while (true) {} e.properties.x = 1; return e }",
+    );
+    const many = Array.from({ length: 240 }, (_, index) => ({
+      ...{ uuid: "u", event: "e", distinct_id: `d${index}`, team_id: 1 },
+      properties: Object.fromEntries(
+        Array.from({ length: 1 + index }, (_one, key) => [`key ${index % 20} ${key}`, 1]),
+      ),
+    }));
+    for (let round = 0; round < 3; round += 1) {
+      await instance.transform(many);
+      const [outcome] = await instance.transform([{ ...many[0], event: "endless" }]);
+      expect(outcome).toMatchObject({ kind: "failed" });
+    }
+    // Those that rest fail at once: that it comes to an end is what counts.
+    const outcomes = await instance.transform(many.slice(0, 20));
+    expect(outcomes).toHaveLength(20);
+    await instance.stop();
+  });
+});

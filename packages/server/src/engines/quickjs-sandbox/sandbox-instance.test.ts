@@ -4,6 +4,51 @@ import { recordHost } from "./sandbox.setup.ts";
 import { SandboxInstance } from "./sandbox-instance.ts";
 import { NO_EVENT, type ToThread } from "./sandbox-messages.ts";
 
+function settingsOf() {
+  const program = { code: "", digest: "", methods: [], jobs: [], scheduledTasks: [], metrics: {} };
+  return {
+    ...{ program, projectId: 1, configId: 1, name: "of a test", config: {}, attachments: {} },
+    ...{ allowedHosts: [], limits: DEFAULT_LIMITS, host: recordHost().host },
+  };
+}
+
+it("[TS-33] ends with failed events when their thread is lost for ever, whoever is to blame", async () => {
+  let sentTimes = 0;
+  const send = ({ kind }: ToThread) => {
+    if (kind === "transform") sentTimes += 1;
+  };
+  const instance = new SandboxInstance(7, settingsOf(), send, () => {});
+  const outcomes = instance.transform([{ event: "one" }, { event: "two" }]);
+  for (let loss = 0; loss < 50; loss += 1) instance.moveTo(send, null);
+  expect((await outcomes).map(({ kind }) => kind)).toEqual(["failed", "failed"]);
+  expect(sentTimes).toBeLessThan(50);
+});
+
+it.each([
+  "",
+  "+undefined",
+  "+",
+  "~{}",
+  '~{"p":null}\n',
+  '~{"q":5}\n',
+  '~{"f":{"length":1}}\n',
+  "!undefined",
+  "?",
+])("[TS-33] takes an event for failed whose outcome is told as %j", async (texts) => {
+  const instance = new SandboxInstance(
+    7,
+    settingsOf(),
+    () => {},
+    () => {},
+  );
+  const outcomes = instance.transform([{ event: "one" }]);
+  const cpuMs = Float64Array.of(0);
+  instance.receive({ kind: "transformed", instance: 7, id: 1, texts, cpuMs, limits: [] });
+  expect(await outcomes).toMatchObject([
+    { kind: "failed", reason: "it answered what cannot be read", isLimit: true },
+  ]);
+});
+
 it("[TS-25] is given up when its start blocks the thread", async () => {
   const sent: ToThread[] = [];
   const stopped: SandboxInstance[] = [];

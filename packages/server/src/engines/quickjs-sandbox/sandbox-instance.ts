@@ -8,10 +8,12 @@ import type {
   Instance,
   InstanceSettings,
   SandboxCall,
+  SandboxCause,
   SandboxEvent,
   StartOutcome,
   TextOutcome,
 } from "../../transformations/sandbox.ts";
+import { PassedDepths } from "./passed-depths.ts";
 import {
   type FromThread,
   type GuestSettings,
@@ -60,6 +62,7 @@ export class SandboxInstance implements Instance {
   #ids = 0;
   readonly #batches = new Map<number, BatchRequest>();
   readonly #calls = new Map<number, CallRequest>();
+  readonly #depths = new PassedDepths();
   #started: ((outcome: StartOutcome) => void) | null = null;
   #blockedThreads = 0;
   /** Set once it has blocked a thread: from then on it is known which event is under way. */
@@ -140,6 +143,10 @@ export class SandboxInstance implements Instance {
       this.#ids += 1;
       const request = { events, lines, blocked: new Map(), losses: 0, resolve };
       this.#batches.set(this.#ids, request);
+      this.#depths.note(
+        this.#ids,
+        events.map(({ event }) => event),
+      );
       this.#sendBatch(this.#ids, request);
     });
   }
@@ -164,6 +171,7 @@ export class SandboxInstance implements Instance {
     this.#ids += 1;
     const id = this.#ids;
     const text = encodeJson({ ...call, id });
+    if ("event" in call) this.#depths.note(id, [call.event]);
     return new Promise((resolve) => {
       this.#calls.set(id, { call, text, resolve });
       this.#send({ kind: "call", instance: this.key, id, call: text });
@@ -348,8 +356,9 @@ export class SandboxInstance implements Instance {
     );
   }
 
-  #takeAsk({ ask, op, argument, cause }: Extract<FromThread, { kind: "ask" }>): void {
-    const asked = this.#answer(op, argument, this.#eventOf(cause));
+  #takeAsk(message: Extract<FromThread, { kind: "ask" }>): void {
+    const { ask, op, argument } = message;
+    const asked = this.#answer(op, argument, this.#causeOf(message));
     asked.then(
       (value) => this.#send({ kind: "answer", instance: this.key, ask, isOk: true, value }),
       (error) => {
@@ -357,6 +366,12 @@ export class SandboxInstance implements Instance {
         this.#send({ kind: "answer", instance: this.key, ask, isOk: false, value: reason });
       },
     );
+  }
+
+  #causeOf({ cause, origin }: Extract<FromThread, { kind: "ask" }>): SandboxCause {
+    const event = this.#eventOf(cause);
+    const begun = cause ?? origin;
+    return event !== null || begun === null ? { event } : { event, hops: this.#depths.of(begun) };
   }
 
   #eventOf(cause: Extract<FromThread, { kind: "ask" }>["cause"]): SandboxEvent | null {
@@ -367,7 +382,7 @@ export class SandboxInstance implements Instance {
     return call !== undefined && "event" in call ? call.event : null;
   }
 
-  async #answer(op: string, argument: Json, event: SandboxEvent | null): Promise<Json | undefined> {
+  async #answer(op: string, argument: Json, cause: SandboxCause): Promise<Json | undefined> {
     const { host } = this.settings;
     const [first, second, third] = Array.isArray(argument) ? argument : [];
     switch (op) {
@@ -377,13 +392,13 @@ export class SandboxInstance implements Instance {
           return value === undefined ? [] : [value];
         });
       case "set":
-        return this.#inOrder(() => host.writeStored(String(first), second ?? null, { event }));
+        return this.#inOrder(() => host.writeStored(String(first), second ?? null, cause));
       case "delete":
-        return this.#inOrder(() => host.deleteStored(String(first), { event }));
+        return this.#inOrder(() => host.deleteStored(String(first), cause));
       case "locate":
         return host.locate(String(first));
       case "job":
-        await host.enqueueJob(String(first), second ?? null, new Date(Number(third)), { event });
+        await host.enqueueJob(String(first), second ?? null, new Date(Number(third)), cause);
         return undefined;
       case "capture": {
         const properties = isJsonObject(second) ? { ...second } : {};
@@ -395,7 +410,7 @@ export class SandboxInstance implements Instance {
             properties,
             timestamp: typeof timestamp === "string" ? timestamp : null,
           },
-          { event },
+          cause,
         );
         return undefined;
       }
