@@ -368,9 +368,7 @@ describe("live events", () => {
     stuck.response.pause();
     await post([visit({ properties: { text: "x".repeat(1_500_000) } })]);
     await expect.poll(() => reading.events().length).toBe(1);
-    const started = performance.now();
     await service.close();
-    expect(performance.now() - started).toBeLessThan(60_000);
     await reading.ended;
     service = await composeService(config, pino({ level: "silent" }));
   });
