@@ -86,3 +86,20 @@ it("[CA-67] large bodies are worked on two at a time, and beyond thirty that wai
   expect(await Promise.all(taken)).toEqual(Array.from({ length: 32 }, () => "done"));
   expect(most).toBe(2);
 });
+
+it("[CA-67] large bodies are refused for now where those that wait are too large together", async () => {
+  const large = bodyOf(Buffer.from(text));
+  const bodies = createCaptureBodies({ maxHeldBytes: 2 * large.bytes.length });
+  let goOn = () => {};
+  const held = new Promise<void>((resolve) => {
+    goOn = resolve;
+  });
+  const open = () => bodies.open(large, () => held.then(() => "done"), nobody);
+  const taken = [open(), open()];
+  await expect(open()).rejects.toMatchObject({ status: 503, headers: { "retry-after": "1" } });
+  goOn();
+  expect(await Promise.all(taken)).toEqual(["done", "done"]);
+  expect(await open()).toBe("done");
+  const small = createCaptureBodies({ maxHeldBytes: 1 });
+  expect(await small.open(large, async () => "one is taken", nobody)).toBe("one is taken");
+});

@@ -13,7 +13,7 @@ import { createSlices } from "../platform/slices.ts";
 export interface CaptureBodies {
   /**
    * What `work` makes of the decoded body. Where it cannot be read, `undecodable` is told, and the
-   * refusal thrown. Throws a {@link Refusal} with 503 where too many large ones wait already.
+   * refusal thrown. Throws a {@link Refusal} with 503 where too many large ones, or too large ones, wait already.
    */
   open<Result>(
     body: EncodedBody,
@@ -24,11 +24,29 @@ export interface CaptureBodies {
 
 /** Two, so that one is worked on while another waits for the disk: each is a hundred megabytes at worst. */
 const LARGE_AT_A_TIME = { maxRunning: 2, maxWaiting: 30 };
+/** Bytes of large bodies, as they arrived, that wait and are worked on. */
+const MAX_HELD_BYTES = 64 * 1024 * 1024;
 /** Large ones are decoded for so long before others get their turn. */
 const SLICE_MS = 5;
 
-export function createCaptureBodies(): CaptureBodies {
+/** @param maxHeldBytes large bodies may have together, unless there is but one; 64 MiB unless given */
+export function createCaptureBodies({ maxHeldBytes = MAX_HELD_BYTES } = {}): CaptureBodies {
   const gate = createGate(LARGE_AT_A_TIME);
+  let heldBytes = 0;
+
+  /** The work's result; `"full"` when too much waits already. */
+  async function inItsTurn<Result>(
+    { bytes }: EncodedBody,
+    work: () => Promise<Result>,
+  ): Promise<Result | "full"> {
+    if (heldBytes > 0 && heldBytes + bytes.length > maxHeldBytes) return "full";
+    heldBytes += bytes.length;
+    try {
+      return await gate.through(work);
+    } finally {
+      heldBytes -= bytes.length;
+    }
+  }
 
   return {
     async open(body, work, undecodable) {
@@ -46,7 +64,7 @@ export function createCaptureBodies(): CaptureBodies {
         // Not awaited here, so that the body can be given up before its events are stored.
         return work(decoded);
       }
-      const done = await gate.through(async () => {
+      const done = await inItsTurn(body, async () => {
         const decoding = decodeLargeBody(body, createSlices(SLICE_MS), "invalid_payload");
         return work(
           await decoding.catch((error: unknown) => {

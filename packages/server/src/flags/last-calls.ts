@@ -6,7 +6,7 @@ import type { FlagStore } from "./flag-store.ts";
 
 /** Keeps `lastCalledAt` of flags, some seconds after their calls, in few writes. */
 export interface LastCalls {
-  /** To be told of events once they are stored. Never fails, never waits. */
+  /** To be told of events on their way to the store, also more than once. Never fails, never waits. */
   note(rows: readonly (PlacedEvent & { readonly event: { readonly timestamp?: Date } })[]): void;
   flush(): Promise<void>;
   /** Stops, after a last writing. What is lost is found in the event store at the next start. */

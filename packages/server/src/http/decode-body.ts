@@ -86,8 +86,9 @@ export async function decodeLargeBody(
   refuseAs: "malformed_data" | "invalid_payload" = "malformed_data",
 ): Promise<DecodedBody> {
   try {
-    const opened = isGzip(body.bytes) ? await gunzipAside(body.bytes) : body.bytes;
-    if (!looksLikeJson(opened)) return decode(body);
+    const gunzipped = isGzip(body.bytes) ? await gunzipAside(body.bytes) : undefined;
+    const opened = gunzipped ?? body.bytes;
+    if (!looksLikeJson(opened)) return decode(body, gunzipped);
     const text = withoutMark(opened.toString("utf8"));
     const isLong = text.length > MAX_QUICK_BYTES;
     const value = isLong ? await parseJsonInSlices(text, slices) : parseJson(text);
@@ -112,12 +113,16 @@ export function encodedBodyOf(
 const NO_BYTES = Buffer.alloc(0);
 const NO_FIELDS: ReadonlyMap<string, string> = new Map();
 
-function decode({ bytes, contentType, contentEncoding, query }: EncodedBody): DecodedBody {
+/** @param gunzipped what the bytes hold, where they are gzip and were opened already */
+function decode(
+  { bytes, contentType, contentEncoding, query }: EncodedBody,
+  gunzipped?: Buffer,
+): DecodedBody {
   // The common case first: plain JSON, whatever its labels say.
   if (looksLikeJson(bytes)) return parsed(bytes.toString("utf8"), NO_FIELDS);
   const labels = [...namesIn(queryText(query, "compression")), ...namesIn(contentEncoding)];
   if (bytes.length > 0) {
-    const opened = openEncodings(bytes, labels);
+    const opened = gunzipped ?? openEncodings(bytes, labels);
     if (opened instanceof Buffer) {
       const fields = readForm(opened, contentType);
       if (fields) return decodeForm(fields, labels);

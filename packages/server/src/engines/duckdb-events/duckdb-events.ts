@@ -179,12 +179,20 @@ export async function openDuckDbEvents(
   async function claim({ runs }: BatchPart, at: Date) {
     const kept: KeptRows[] = [];
     const repeated: ReceiptRow[] = [];
+    /** Of the turn, over all runs: most may have but a row or two. */
+    let claimed = 0;
     for (const { events, start, end } of runs) {
       const indexes: number[] = [];
       kept.push({ events, indexes });
-      for (let from = start; from < end; from += ROWS_PER_TURN) {
-        if (from > start) await nextTurn();
-        const claims = index.claim(events.keys, from, Math.min(end, from + ROWS_PER_TURN));
+      let to = start;
+      for (let from = start; from < end; from = to) {
+        if (claimed === ROWS_PER_TURN) {
+          await nextTurn();
+          claimed = 0;
+        }
+        to = Math.min(end, from + ROWS_PER_TURN - claimed);
+        claimed += to - from;
+        const claims = index.claim(events.keys, from, to);
         for (const [offset, claim] of claims.entries()) {
           if (claim.kind === "new") indexes.push(from + offset);
           else {
