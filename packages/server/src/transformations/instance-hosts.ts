@@ -124,14 +124,18 @@ export function createInstanceHosts({
     journal.log(stage, { source: "SYSTEM", level: "warn", message });
   }
 
-  async function take(stage: Stage, asked: SandboxCapture, { event }: SandboxCause): Promise<void> {
+  async function take(
+    stage: Stage,
+    asked: SandboxCapture,
+    { event, hops }: SandboxCause,
+  ): Promise<void> {
     const uuid = event ? uuidOf(event) : newUuid();
     const under = watched.get(stage)?.get(uuid);
     const properties = event ? ownValue(event, "properties") : undefined;
     const outside = isJsonObject(properties) ? hopsOf(properties) : 0;
     const source = under?.entry.event;
     const made = captureFrom(stage, asked, {
-      hops: under?.hops ?? outside,
+      hops: under?.hops ?? hops ?? outside,
       uuid: source?.uuid ?? uuid,
       index: under
         ? under.captured.filter((one) => one.properties[FROM] === stage.configId).length

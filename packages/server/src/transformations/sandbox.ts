@@ -95,9 +95,13 @@ export interface SandboxCapture {
 /** Events that one event may have captured. */
 export const MAX_CAPTURES = 10;
 
-/** Where a capture came from: the event under way, if there is one; its hop count tells the depth. */
+/**
+ * Where a capture came from: the event under way, if there is one; its hop count tells the depth. Where
+ * there is none, the hop count of the event that had begun it and has ended.
+ */
 export interface SandboxCause {
   readonly event: SandboxEvent | null;
+  readonly hops?: number;
 }
 
 /**

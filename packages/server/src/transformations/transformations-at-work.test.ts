@@ -212,6 +212,36 @@ describe("beside the stream of events", () => {
     expect((await run.lines(project, id)).filter((line) => /key wrong/.test(line))).toHaveLength(2);
   });
 
+  it.each([
+    ["a promise", "Promise.resolve().then(echo)"],
+    ["a timer", "setTimeout(echo, 10)"],
+    ["an answer", "storage.get('a').then(echo)"],
+  ])("[TP-25] counts how deep captures are that are not waited for: %s", async (_what, begin) => {
+    const project = await run.newProject();
+    await run.enable(
+      project,
+      "Echo",
+      `export function processEvent(event, { storage }) {
+        const echo = () => posthog.capture("echo");
+        ${begin};
+        return event;
+      }`,
+    );
+    await pass(eventOf(project, "a"));
+    const refusals = () => run.warnings.filter(({ type }) => type.includes("too_deep")).length;
+    const before = refusals();
+    await eventually(
+      () => run.stored(project),
+      ({ length }) => length >= 4,
+    );
+    await eventually(refusals, (count) => count > before);
+    await run.settle();
+    expect((await run.stored(project)).map(({ event }) => event)).toEqual([
+      "a",
+      ...["echo", "echo", "echo"],
+    ]);
+  });
+
   it("[TP-51] runs tasks of a schedule once in each period", async () => {
     const project = await run.newProject();
     const startMs = Math.ceil(now().getTime() / 60_000) * 60_000;

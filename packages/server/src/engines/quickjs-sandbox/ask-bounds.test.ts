@@ -1,5 +1,6 @@
+import { HOPS_PROPERTY } from "@hedgerow/core/transformations/plugin-event";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { DEFAULT_LIMITS } from "../../transformations/sandbox.ts";
+import { DEFAULT_LIMITS, type InstanceHost } from "../../transformations/sandbox.ts";
 import { QuickJsSandbox } from "./quickjs-sandbox.ts";
 import { recordHost, sampleEvents, startSource } from "./sandbox.setup.ts";
 
@@ -65,5 +66,60 @@ describe("what events ask for", () => {
     await instance.call({ kind: "runEveryMinute" });
     await instance.stop();
     expect(record.captured).toHaveLength(1_000);
+  });
+
+  it.each([
+    ["what is left when it is done", "Promise.resolve().then(many)"],
+    ["timers", "setTimeout(many, 5)"],
+    ["answers", "storage.get('a').then(many)"],
+  ])("[TS-26] is bounded beyond its end as well: %s", async (_what, begin) => {
+    const record = recordHost();
+    const depths: (number | undefined)[] = [];
+    const host: InstanceHost = {
+      ...record.host,
+      capture: async (_capture, { event, hops }) => {
+        depths.push(event === null ? hops : -1);
+      },
+    };
+    const instance = await startSource(
+      sandbox,
+      `function processEvent(event, { storage }) {
+        const many = () => { for (let n = 0; n < 50; n++) posthog.capture("x", { n }) };
+        ${begin};
+        return event;
+      }`,
+      { host, limits: { ...DEFAULT_LIMITS, eventCpuMs: 20_000 } },
+    );
+    await instance.transform(sampleEvents(3, { [HOPS_PROPERTY]: 2 }));
+    await expect.poll(() => depths.length, { timeout: 30_000 }).toBe(30);
+    // What is asked later comes after all that was asked before.
+    await instance.transform(sampleEvents(1));
+    await instance.stop();
+    expect(depths.slice(0, 30)).toEqual(Array.from({ length: 30 }, () => 2));
+    expect(record.lines.map(({ message }) => message).join()).toMatch(
+      /one event may not capture more than 10 \(\d+ times\)/,
+    );
+  });
+
+  it("[TS-26] is bounded in length, too, while it waits", async () => {
+    const record = recordHost();
+    const instance = await startSource(
+      sandbox,
+      `function processEvent(event) {
+        const text = "x".repeat(1_500_000);
+        for (let n = 0; n < 10; n++) posthog.capture("x", { text });
+        return event;
+      }`,
+      { host: record.host, limits: { ...DEFAULT_LIMITS, eventCpuMs: 20_000 } },
+    );
+    const [outcome] = await instance.transform(sampleEvents(1));
+    await instance.transform(sampleEvents(1));
+    await instance.stop();
+    expect(outcome?.kind).toBe("keep");
+    expect(record.captured.length).toBe(10);
+    expect(record.lines.map(({ message }) => message)).toEqual([
+      "more than 8000000 characters of questions wait for their answers (5 times)",
+      "more than 8000000 characters of questions wait for their answers (5 times)",
+    ]);
   });
 });

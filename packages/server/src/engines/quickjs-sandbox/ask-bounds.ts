@@ -1,9 +1,21 @@
 import { MAX_CAPTURES } from "../../transformations/sandbox.ts";
-import type { GuestCause } from "./sandbox-messages.ts";
 
 /** Questions of one instance that wait for answers at the same time, and of one of its events. */
 const MAX_WAITING = 4_096;
 const MAX_WAITING_OF_EVENT = 64;
+/** Characters of all questions of one instance that wait. */
+const MAX_WAITING_LENGTH = 8_000_000;
+
+/** What questions hang on: events, however many; none for what is done beside events. */
+export interface Asker {
+  readonly events: number;
+}
+
+/** A question that was let through. */
+export interface Question {
+  readonly asker: Asker;
+  readonly length: number;
+}
 
 interface Counts {
   waiting: number;
@@ -15,34 +27,51 @@ interface Counts {
  * crowds out others. Refusals are counted, since nobody may wait for their promises.
  */
 export class AskBounds {
-  readonly #counts = new WeakMap<object, Counts>();
+  #counts = new WeakMap<Asker, Counts>();
   readonly #refused = new Map<string, number>();
+  #waiting = 0;
+  #waitingLength = 0;
 
   /** Notes that a piece of work asks for something; or tells why it may not. */
-  begin(
-    work: { readonly cause: GuestCause | null },
-    op: string,
-    waiting: number,
-  ): string | undefined {
-    const counts = this.#counts.get(work) ?? { waiting: 0, captures: 0 };
-    this.#counts.set(work, counts);
-    const isEvent = work.cause !== null && work.cause.event !== null;
-    if (isEvent && op === "capture" && counts.captures >= MAX_CAPTURES) {
+  begin({ asker, length }: Question, op: string): string | undefined {
+    const counts = this.#counts.get(asker) ?? { waiting: 0, captures: 0 };
+    this.#counts.set(asker, counts);
+    const { events } = asker;
+    if (events > 0 && op === "capture" && counts.captures >= MAX_CAPTURES * events) {
       return this.#refuse(
         `posthog.capture was refused: one event may not capture more than ${MAX_CAPTURES}`,
       );
     }
-    if (waiting >= MAX_WAITING || (isEvent && counts.waiting >= MAX_WAITING_OF_EVENT)) {
+    if (
+      this.#waiting >= MAX_WAITING ||
+      (events > 0 && counts.waiting >= MAX_WAITING_OF_EVENT * events)
+    ) {
       return this.#refuse("too many questions wait for their answers");
     }
+    if (this.#waitingLength + length > MAX_WAITING_LENGTH) {
+      return this.#refuse(
+        `more than ${MAX_WAITING_LENGTH} characters of questions wait for their answers`,
+      );
+    }
+    this.#waiting += 1;
+    this.#waitingLength += length;
     counts.waiting += 1;
     if (op === "capture") counts.captures += 1;
     return undefined;
   }
 
-  end(work: object): void {
-    const counts = this.#counts.get(work);
+  end({ asker, length }: Question): void {
+    this.#waiting -= 1;
+    this.#waitingLength -= length;
+    const counts = this.#counts.get(asker);
     if (counts !== undefined) counts.waiting -= 1;
+  }
+
+  /** Nothing that was asked waits any more. */
+  endAll(): void {
+    this.#waiting = 0;
+    this.#waitingLength = 0;
+    this.#counts = new WeakMap();
   }
 
   /** What was refused since this was asked last, in words. */

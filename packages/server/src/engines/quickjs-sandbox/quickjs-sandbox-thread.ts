@@ -12,6 +12,8 @@ import { MachineFault, VirtualMachine } from "./virtual-machine.ts";
 
 /** How long an instance may have the thread while others wait for it. */
 const TURN_MS = 8;
+/** Messages go out at once when they have so many characters together. */
+const MAX_OUTBOX_LENGTH = 1_000_000;
 /** Whose code is at work while a source is inspected: a number that no instance has. */
 const INSPECTION = -1;
 
@@ -29,6 +31,7 @@ const ready = new Set<GuestInstance>();
 /** Time that each project has had of late: who had least is next. */
 const usedMs = new Map<number, number>();
 let outbox: FromThread[] = [];
+let outboxLength = 0;
 let turnEndsAt = 0;
 let isTurnPlanned = false;
 let hasOthers = false;
@@ -41,8 +44,10 @@ const platform: GuestPlatform = {
   beat,
   threadCpu,
   attended: new AttendedTime(() => Atomics.load(beat, BEAT.looks), performance.now()),
-  send(message) {
+  send(message, length = 0) {
     outbox.push(message);
+    outboxLength += length;
+    if (outboxLength > MAX_OUTBOX_LENGTH) sendOutbox();
     // Beside a turn nobody else would send it.
     if (!isTurnPlanned) planTurn();
   },
@@ -112,11 +117,14 @@ function takeTurn(): void {
     usedMs.set(instance.projectId, used);
     if (instance.hasWork) ready.add(instance);
   }
-  if (outbox.length > 0) {
-    port?.postMessage(outbox);
-    outbox = [];
-  }
+  if (outbox.length > 0) sendOutbox();
   if (ready.size > 0 && !isTurnPlanned) planTurn();
+}
+
+function sendOutbox(): void {
+  port?.postMessage(outbox);
+  outbox = [];
+  outboxLength = 0;
 }
 
 /** The instance that waits whose project had least; projects that come anew do not catch up. */

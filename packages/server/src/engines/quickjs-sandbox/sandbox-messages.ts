@@ -146,6 +146,11 @@ export type FromThread =
       readonly op: string;
       readonly argument: Json;
       readonly cause: GuestCause | null;
+      /**
+       * Where nothing known is under way: what had begun that, which has ended; or the batch under way or
+       * the last one, with no event.
+       */
+      readonly origin: GuestCause | null;
     }
   | {
       readonly kind: "metric";
