@@ -410,6 +410,34 @@ describe("what the service is told", () => {
     }
   });
 
+  it.each([
+    ["texts", "'x'"],
+    ["nothing", "undefined"],
+    ["lists", "{ methods: 5, jobs: { length: 1 }, metrics: null }"],
+    ["errors", "null; throw 1"],
+  ])("[TS-33] is refused where a source tampers with what it offers: %s", async (_what, value) => {
+    const outcome = await sandbox.compile({
+      "index.js": `Object.prototype.toJSON = Array.prototype.toJSON = () => ${value};
+        export const processEvent = (e) => e`,
+    });
+    expect(outcome).toMatchObject({ kind: "refused", problems: [{ file: expect.anything() }] });
+  });
+
+  it("[TS-33] comes to an end where a machine never gets on, each event of it by itself", async () => {
+    const instance = await startSource(
+      sandbox,
+      `const kept = [];
+      export function processEvent(e) {
+        try { for (;;) kept.push("x".repeat(1000) + kept.length) } catch {}
+        try { for (;;) kept.push(1) } catch {}
+        return e;
+      }`,
+    );
+    const outcomes = await instance.transform(sampleEvents(6, { a: 1 }));
+    expect(outcomes).toHaveLength(6);
+    await instance.stop();
+  });
+
   it("[TS-33] cannot be forged by code that changes what is shared inside", async () => {
     const instance = await startSource(
       sandbox,

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { createRequire, SourceMap } from "node:module";
+import { isJsonObject, type Json, ownValue } from "@hedgerow/core/json";
 import {
   type CompileOutcome,
   DEFAULT_LIMITS,
@@ -55,11 +56,16 @@ export class QuickJsSandbox implements Sandbox {
     const bundle = await this.#bundler.bundle(files);
     if (bundle.kind === "refused") return bundle;
     const { isOk, text } = await this.#inspect(bundle.code);
+    // Code that tampers with how JSON is written has a hand in what is told of it.
+    const told = readJson(text);
     if (!isOk) {
-      const [message, stack] = JSON.parse(text) as [string, string];
-      return { kind: "refused", problems: [placeOf(message, stack, bundle.sourceMap)] };
+      const [message, stack] = Array.isArray(told) ? told.map(String) : [];
+      const problem = placeOf(message ?? UNREADABLE, stack ?? "", bundle.sourceMap);
+      return { kind: "refused", problems: [problem] };
     }
-    return { kind: "compiled", program: programOf(bundle.code, text) };
+    const program = programOf(bundle.code, told);
+    if (program !== null) return { kind: "compiled", program };
+    return { kind: "refused", problems: [{ file: "", line: 0, column: 0, message: UNREADABLE }] };
   }
 
   async start(settings: InstanceSettings): Promise<StartOutcome> {
@@ -201,12 +207,29 @@ export class QuickJsSandbox implements Sandbox {
   }
 }
 
-function programOf(code: string, described: string): Program {
-  const { methods, jobs, metrics } = JSON.parse(described) as {
-    methods: string[];
-    jobs: string[];
-    metrics: Record<string, string>;
-  };
+const UNREADABLE = "what it offers cannot be read";
+
+function readJson(text: string): Json {
+  try {
+    return JSON.parse(text) as Json;
+  } catch {
+    return null;
+  }
+}
+
+function areTexts(values: Json | undefined): values is string[] {
+  return Array.isArray(values) && values.every((value) => typeof value === "string");
+}
+
+function programOf(code: string, told: Json): Program | null {
+  if (!isJsonObject(told)) return null;
+  const methods = ownValue(told, "methods");
+  const jobs = ownValue(told, "jobs");
+  const kinds = ownValue(told, "metrics");
+  if (!areTexts(methods) || !areTexts(jobs) || !isJsonObject(kinds)) return null;
+  const metrics = Object.fromEntries(
+    Object.entries(kinds).map(([name, kind]) => [name, String(kind)]),
+  );
   return {
     code,
     digest: createHash("sha256").update(code).digest("hex"),
