@@ -35,8 +35,9 @@ export interface Lanes {
   close(): Promise<void>;
 }
 
-/** Runs become longer until they take this time, and shorter where they take more than that. */
+/** Runs become longer until they take this time. */
 const RUN_MS = 250;
+/** Once they have taken this time, no event begins any more; they become shorter then. */
 const LONG_RUN_MS = 1000;
 const FIRST_RUN_LENGTH = 4;
 const LONGEST_RUN_LENGTH = 1000;
@@ -80,10 +81,12 @@ export function startLanes(deps: LanesDeps): Lanes {
         if (stop.signal.aborted) return undo(became);
         const tookMs = performance.now() - startedAt;
         if (entries.length === length) runLengths.set(projectId, nextLength(length, tookMs));
+        if (became.upTo === undefined) continue;
+        const upTo = became.events.length === entries.length ? end : became.upTo;
         await passing;
         if (stop.signal.aborted) return undo(became);
-        passing = passOn(projectId, end, became);
-        after = end;
+        passing = passOn(projectId, upTo, became);
+        after = upTo;
       }
     } finally {
       // Who begins anew has to know where.
@@ -94,12 +97,25 @@ export function startLanes(deps: LanesDeps): Lanes {
   async function takeThrough(entries: readonly LoggedEvent[]): Promise<Became> {
     const whenDurable: (() => void)[] = [];
     const whenUndone: (() => void)[] = [];
-    const outcomes = await runSteps(steps, entries, {
+    let leftFrom = Number.POSITIVE_INFINITY;
+    const over = new AbortController();
+    const limit = setTimeout(() => over.abort(), LONG_RUN_MS);
+    const all = await runSteps(steps, entries, {
       whenDurable: (told) => whenDurable.push(told),
       whenUndone: (told) => whenUndone.push(told),
+      leaving: {
+        isOver: over.signal,
+        from(position) {
+          leftFrom = Math.min(leftFrom, position);
+        },
+      },
     });
+    clearTimeout(limit);
+    const passed = entries.filter(({ position }) => position < leftFrom);
+    const outcomes = all.slice(0, passed.length);
     return {
-      events: entries.map((entry, index) => passedEventOf(entry, outcomes[index] as StepsOutcome)),
+      upTo: entries.length === 0 ? 0 : passed.at(-1)?.position,
+      events: passed.map((entry, index) => passedEventOf(entry, outcomes[index] as StepsOutcome)),
       captured: outcomes.flatMap((one) => (one.kind === "dead-letter" ? [] : one.captured)),
       whenDurable,
       whenUndone,
@@ -179,6 +195,8 @@ export function startLanes(deps: LanesDeps): Lanes {
 
 /** What a run came to. */
 interface Became {
+  /** Up to where; `undefined` where all was left. */
+  readonly upTo: number | undefined;
   readonly events: readonly PassedEvent[];
   readonly captured: readonly CapturedEvent[];
   readonly whenDurable: readonly (() => void)[];
@@ -193,7 +211,8 @@ function undo({ whenUndone }: Became): void {
 /** What a run came to is durable only as a whole: it should not take long, nor many commits. */
 function nextLength(length: number, tookMs: number): number {
   if (tookMs < RUN_MS) return Math.min(2 * length, LONGEST_RUN_LENGTH);
-  return tookMs > LONG_RUN_MS ? Math.ceil((length * RUN_MS) / tookMs) : length;
+  if (tookMs < LONG_RUN_MS) return length;
+  return Math.max(FIRST_RUN_LENGTH, Math.ceil((length * RUN_MS) / tookMs));
 }
 
 function passedEventOf({ event, propertiesText }: LoggedEvent, outcome: StepsOutcome): PassedEvent {

@@ -37,6 +37,11 @@ export interface EventUnderWay {
   jobs: EventJob[];
   /** Set once what became of it is durable. */
   isDurable: boolean;
+  /** Configs that it has passed. */
+  readonly passed: Set<number>;
+  readonly counts: Count[];
+  /** Set where a run ended before it had passed all of its chain. */
+  isLeft: boolean;
   /** Who dropped it. */
   droppedBy: Stage | undefined;
 }
@@ -75,35 +80,59 @@ const NEWEST = 0.3;
  */
 export function runTransformations(deps: RunTransformationsDeps): Step {
   const { chains } = deps;
+  const halfway: Halfway = new Map();
   return {
     name: "transformations",
     run(entries, occasion) {
       const projectId = entries[0]?.event.projectId ?? 0;
       const stages = chains.get(projectId)?.transforming ?? [];
-      if (stages.length === 0) return entries.map(({ event }) => ({ kind: "keep", event }));
+      if (stages.length === 0 && !halfway.has(projectId)) {
+        return entries.map(({ event }) => ({ kind: "keep", event }));
+      }
       deps.neighbours.note(projectId);
-      // Events under way pass the versions they began with.
-      const releases = stages.map((stage) => stage.hold());
-      return passAll(entries, stages, occasion, deps).finally(() => {
-        for (const release of releases) release();
-      });
+      const cut = new AbortController();
+      const over = () => cut.abort();
+      const { leaving } = occasion;
+      leaving?.isOver.addEventListener("abort", over);
+      // Events under way pass the versions they began with; others wait for the next run.
+      const releases = stages.map((stage) => stage.hold(leaving && over));
+      return passAll(entries, stages, { ...occasion, cut: cut.signal }, deps, halfway).finally(
+        () => {
+          leaving?.isOver.removeEventListener("abort", over);
+          for (const release of releases) release();
+        },
+      );
     },
   };
 }
 
+/** Events that have begun and are left in their lane, by project and place. */
+type Halfway = Map<number, Map<number, EventUnderWay>>;
+
 async function passAll(
   entries: readonly LoggedEvent[],
   stages: readonly Stage[],
-  { whenDurable, whenUndone }: StepOccasion,
+  { whenDurable, whenUndone, leaving, cut }: StepOccasion & { readonly cut: AbortSignal },
   deps: RunTransformationsDeps,
+  halfway: Halfway,
 ): Promise<readonly StepOutcome[]> {
-  const all = entries.map((entry) => begin(entry, deps.siteUrl));
-  const counts: Count[] = [];
-  whenDurable(() => {
-    deps.release(all);
-    for (const { stage, kind, cpuMs } of counts) deps.journal.count(stage, kind, cpuMs);
+  const projectId = entries[0]?.event.projectId ?? 0;
+  const all = entries.map((entry) => {
+    const known = leaving && halfway.get(projectId)?.get(entry.position);
+    return known ?? begin(entry, deps.siteUrl);
   });
-  whenUndone?.(() => deps.undo(all));
+  for (const one of all) one.isLeft = false;
+  let passed: readonly EventUnderWay[] = [];
+  whenDurable(() => {
+    deps.release(passed);
+    for (const { counts } of passed) {
+      for (const { stage, kind, cpuMs } of counts) deps.journal.count(stage, kind, cpuMs);
+    }
+  });
+  whenUndone?.(() => {
+    deps.undo([...all, ...(halfway.get(projectId)?.values() ?? [])]);
+    halfway.delete(projectId);
+  });
   /** By stage: what it is busy with. */
   const turns = new Map<Stage, Promise<void>>();
   const passing: Promise<void>[] = [];
@@ -114,7 +143,7 @@ async function passAll(
     let last: Promise<void> = Promise.resolve();
     for (const stage of stages) {
       const before = [last, turns.get(stage)];
-      last = Promise.all(before).then(() => passStage(chunk, stage, counts, deps));
+      last = Promise.all(before).then(() => passStage(chunk, stage, cut, deps));
       turns.set(stage, last);
     }
     passing.push(last);
@@ -122,7 +151,26 @@ async function passAll(
     if (passing.length === 1) await last;
   }
   await Promise.all(passing);
+  const firstLeft = all.findIndex(({ isLeft }) => isLeft);
+  passed = firstLeft < 0 ? all : all.slice(0, firstLeft);
+  if (leaving) keepHalfway(halfway, projectId, passed, firstLeft < 0 ? [] : all.slice(firstLeft));
+  const position = all[firstLeft]?.entry.position;
+  if (position !== undefined) leaving?.from(position);
   return all.map((one) => outcomeOf(one));
+}
+
+/** What an event has passed it does not pass again with the next run. */
+function keepHalfway(
+  halfway: Halfway,
+  projectId: number,
+  passed: readonly EventUnderWay[],
+  left: readonly EventUnderWay[],
+): void {
+  const known = halfway.get(projectId) ?? new Map<number, EventUnderWay>();
+  for (const { entry } of passed) known.delete(entry.position);
+  for (const one of left) if (one.passed.size > 0) known.set(one.entry.position, one);
+  if (known.size > 0) halfway.set(projectId, known);
+  else halfway.delete(projectId);
 }
 
 function chunkLength(stages: readonly Stage[]): number {
@@ -143,7 +191,14 @@ function begin({ event, ...entry }: LoggedEvent, siteUrl: string): EventUnderWay
     propertiesText:
       text === undefined || text.includes("\n") ? encodeJson(honest.properties) : text,
     ...{ succeeded: [], failed: [], changedBy: [], captured: [] },
-    ...{ jobs: [], isDurable: false, droppedBy: undefined },
+    ...{
+      jobs: [],
+      counts: [],
+      passed: new Set(),
+      isLeft: false,
+      isDurable: false,
+      droppedBy: undefined,
+    },
   };
 }
 
@@ -191,18 +246,24 @@ interface Count {
 async function passStage(
   chunk: readonly EventUnderWay[],
   stage: Stage,
-  counts: Count[],
+  cut: AbortSignal,
   { journal, disable, watch, neighbours }: RunTransformationsDeps,
 ): Promise<void> {
-  const events = chunk.filter(({ droppedBy }) => !droppedBy);
+  const events = chunk.filter(
+    ({ droppedBy, isLeft, passed }) => !droppedBy && !isLeft && !passed.has(stage.configId),
+  );
   if (events.length === 0 || stage.isTakenOut) return;
+  if (cut.aborted) {
+    for (const one of events) one.isLeft = true;
+    return;
+  }
   const given = events.map((one): GivenEvent => ({ event: one.event, line: lineOf(one) }));
   const startedAt = performance.now();
   const unwatch = watch(stage, events);
   let outcomes: readonly TextOutcome[];
   try {
     outcomes = await stage.use(async (started): Promise<readonly TextOutcome[]> => {
-      if (!isFailure(started)) return started.pass(given);
+      if (!isFailure(started)) return started.pass(given, cut);
       const { reason, attempts } = started;
       if (attempts >= MAX_STARTS) disable(stage, `It does not start: ${reason}`);
       const failed = { kind: "failed" as const, reason: `it does not start: ${reason}` };
@@ -214,11 +275,18 @@ async function passStage(
   } finally {
     unwatch();
   }
-  const ms = (performance.now() - startedAt) / events.length;
-  stage.pace.ms = stage.pace.ms * (1 - NEWEST) + ms * NEWEST;
+  const count = outcomes.filter(({ kind }) => kind !== "not-run").length;
+  const ms = (performance.now() - startedAt) / Math.max(1, count);
+  if (count > 0) stage.pace.ms = stage.pace.ms * (1 - NEWEST) + ms * NEWEST;
   for (const [index, one] of events.entries()) {
-    const outcome = settle(one, outcomes[index], stage);
-    counts.push({ stage, kind: outcome.kind, cpuMs: outcome.cpuMs });
+    const given = outcomes[index];
+    if (given?.kind === "not-run") {
+      one.isLeft = true;
+      continue;
+    }
+    const outcome = settle(one, given, stage);
+    one.passed.add(stage.configId);
+    one.counts.push({ stage, kind: outcome.kind, cpuMs: outcome.cpuMs });
     if (outcome.kind === "failed") {
       const message = `${one.entry.event.event} ${one.entry.event.uuid}: ${outcome.reason}`;
       journal.log(stage, { source: "PLUGIN", level: "error", message });
@@ -248,7 +316,11 @@ type Settled =
     };
 
 /** Notes what a stage made of an event. */
-function settle(one: EventUnderWay, outcome: TextOutcome | undefined, stage: Stage): Settled {
+function settle(
+  one: EventUnderWay,
+  outcome: Exclude<TextOutcome, { kind: "not-run" }> | undefined,
+  stage: Stage,
+): Settled {
   const answer = outcome ?? { kind: "failed", reason: "no answer", isLimit: false, cpuMs: 0 };
   const { cpuMs } = answer;
   switch (answer.kind) {

@@ -177,11 +177,12 @@ export interface GivenEvent {
 
 /**
  * What became of an event of which only the differences are told: kept without a `change`, it is the
- * same as before. Otherwise as {@link EventOutcome}.
+ * same as before. Otherwise as {@link EventOutcome}; or not begun, since the batch was cut.
  */
 export type TextOutcome =
   | { readonly kind: "keep"; readonly change?: EventChange; readonly cpuMs: number }
-  | Exclude<EventOutcome, { kind: "keep" }>;
+  | Exclude<EventOutcome, { kind: "keep" }>
+  | { readonly kind: "not-run" };
 
 /** A call beside the stream of events. Jobs are called as `{ kind: "job", name, payload }`. */
 export type SandboxCall =
@@ -208,8 +209,11 @@ export type CallOutcome =
  * `setupPlugin`; that is not seen from here.
  */
 export interface Instance {
-  /** Events in their order; one outcome for each. Batches of one instance run one after the other. */
-  pass(events: readonly GivenEvent[]): Promise<readonly TextOutcome[]>;
+  /**
+   * Events in their order; one outcome for each. Batches of one instance run one after the other. Once
+   * it is told to cut them, no event begins any more, and those that have begun are waited for.
+   */
+  pass(events: readonly GivenEvent[], cut?: AbortSignal): Promise<readonly TextOutcome[]>;
   /** The same with whole events: for few of them. */
   transform(events: readonly SandboxEvent[]): Promise<readonly EventOutcome[]>;
   call(call: SandboxCall): Promise<CallOutcome>;

@@ -41,8 +41,11 @@ export interface Stage extends ConfigRef {
   /** Set once it is taken out of work: not even what is under way is given to it. */
   readonly isTakenOut: boolean;
   takeOut(): void;
-  /** Keeps it running, be it retired meanwhile, until what is answered is called. */
-  hold(): () => void;
+  /**
+   * Keeps it running, be it retired meanwhile, until what is answered is called; tells when it is
+   * retired or taken out.
+   */
+  hold(onOut?: () => void): () => void;
   /**
    * Runs work with its instance, which starts with the first; or with why there is none. An instance
    * that did not start is tried again after a while.
@@ -103,6 +106,7 @@ export function createStage(
   let nextTryMs = 0;
   let startProblem: ConfigProblem | null = null;
   const users = new Set<Promise<unknown>>();
+  const listeners = new Set<() => void>();
 
   async function start(): Promise<Instance | StartFailure> {
     const outcome = await sandbox.start({
@@ -172,12 +176,16 @@ export function createStage(
     takeOut() {
       isOut = true;
       isTakenOut = true;
+      for (const tell of listeners) tell();
     },
-    hold() {
+    hold(onOut = () => {}) {
       const { promise, resolve } = withResolvers();
+      const tell = () => onOut();
       users.add(promise);
+      listeners.add(tell);
       return () => {
         users.delete(promise);
+        listeners.delete(tell);
         resolve();
       };
     },
@@ -213,6 +221,7 @@ export function createStage(
     },
     async retire() {
       isOut = true;
+      for (const tell of listeners) tell();
       await Promise.all(users);
       const started = await starting;
       if (!started || isFailure(started)) return;

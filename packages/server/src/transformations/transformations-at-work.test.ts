@@ -1,9 +1,11 @@
 import { createServer, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { CapturedEvent } from "@hedgerow/core/events/event";
+import type { JsonObject } from "@hedgerow/core/json";
 import { v7 } from "uuid";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { transformationsPipeline } from "./at-work.setup.ts";
+import { DEFAULT_LIMITS } from "./sandbox.ts";
 import type { ConfigChange } from "./transformation-configs.ts";
 
 function eventOf(projectId: number, event: string): CapturedEvent {
@@ -543,6 +545,120 @@ describe("what events store and ask for", () => {
     await run.close();
   });
 });
+
+describe("a run in a lane", () => {
+  const event = (project: number, name: string) => ({
+    ...eventOf(project, name),
+    distinctId: "ann",
+  });
+
+  it("[TP-63] leaves what it does not get to, and takes no event through a transformation again", async () => {
+    const run = await transformationsPipeline();
+    const project = await run.newProject();
+    await run.enable(project, "Count", counting("first"), { order: 1 });
+    const slow = await run.enable(
+      project,
+      "Slow",
+      counting("second", "await new Promise((done) => setTimeout(done, 20));"),
+      { order: 2 },
+    );
+    const entries = Array.from({ length: 40 }, (_, index) => ({
+      position: index + 1,
+      event: event(project, "a"),
+    }));
+    const passed: JsonObject[] = [];
+    let runs = 0;
+    for (; passed.length < entries.length; runs++) {
+      let end = entries.length + 1;
+      const over = new AbortController();
+      const timer = setTimeout(() => over.abort(), 100);
+      const durable: (() => void)[] = [];
+      const outcomes = await run.work.step.run(entries.slice(passed.length), {
+        whenDurable: (tell) => durable.push(tell),
+        leaving: {
+          isOver: over.signal,
+          from: (position) => {
+            end = position;
+          },
+        },
+      });
+      clearTimeout(timer);
+      for (const outcome of outcomes.slice(0, end - 1 - passed.length)) {
+        passed.push(outcome.kind === "keep" ? outcome.event.properties : {});
+      }
+      for (const tell of durable) tell();
+    }
+    expect(runs).toBeGreaterThan(1);
+    const numbers = entries.map(({ position }) => position);
+    expect(passed.map(({ first }) => first)).toEqual(numbers);
+    expect(passed.map(({ second }) => second)).toEqual(numbers);
+    expect(await run.counts(project, slow.id)).toMatchObject({ eventsIn: 40, eventsOut: 40 });
+    await run.close();
+  });
+
+  it("[TP-63] passes on what is done when a transformation becomes slow, and hears that it is disabled", async () => {
+    const run = await transformationsPipeline();
+    const project = await run.newProject();
+    const { id } = await run.enable(
+      project,
+      "Sometimes",
+      `export async function processEvent(event) {
+         if (event.event === "slow") await new Promise((done) => setTimeout(done, 1_000));
+         event.properties.passed = true;
+         return event;
+       }`,
+    );
+    const many = (count: number, name: string) =>
+      Array.from({ length: count }, () => event(project, name));
+    await run.append(many(2_000, "fast"));
+    await run.settle();
+    await run.append(many(200, "slow"));
+    const slow = async () => (await run.stored(project)).filter(({ event }) => event === "slow");
+    const first = await eventually(slow, ({ length }) => length > 0);
+    expect(first.length).toBeGreaterThan(0);
+    await run.change(project, id, { enabled: false });
+    await run.settle();
+    const all = await slow();
+    expect(all).toHaveLength(200);
+    const changed = all.filter(({ properties }) => properties.passed === true);
+    expect(changed.length).toBeGreaterThan(0);
+    expect(changed.length).toBeLessThan(150);
+    expect(all.slice(0, changed.length)).toEqual(changed);
+    await run.close();
+  }, 90_000);
+
+  it("[TP-64] closes though a config that was disabled is still under way", async () => {
+    const run = await transformationsPipeline({ limits: { ...DEFAULT_LIMITS, waitMs: 600_000 } });
+    const project = await run.newProject();
+    const { id } = await run.enable(
+      project,
+      "Waits",
+      `export async function processEvent(event) {
+         console.log("begun");
+         await new Promise((done) => setTimeout(done, 500_000));
+         return event;
+       }`,
+    );
+    await run.append([event(project, "a")]);
+    const lines = await eventually(
+      () => run.lines(project, id),
+      (some) => some.includes("begun"),
+    );
+    expect(lines).toContain("begun");
+    await run.change(project, id, { enabled: false });
+    await run.close();
+  });
+});
+
+/** A transformation that numbers the events it has seen. */
+function counting(name: string, work = ""): string {
+  return `let seen = 0;
+    export async function processEvent(event) {
+      event.properties.${name} = ++seen;
+      ${work}
+      return event;
+    }`;
+}
 
 describe("a config that is enabled", () => {
   it("[TM-27] is not waited for long where it takes long to start", async () => {

@@ -1142,14 +1142,15 @@ function startRun(from: number, until: number): void {
   outcomesLength = 0;
   sinceMs = now();
   untilMs = until;
-  goOn(from);
+  goOn(from, from);
 }
 
-function goOn(from: number): void {
+/** `first` begins whatever the time is, so that each run comes on. */
+function goOn(from: number, first: number): void {
   // The numbers of the first event begin behind the places of all.
   const count = numbers[0] ?? 0;
   for (let index = from; index < count; index += 1) {
-    if (outcomesLength >= MAX_RUN_LENGTH || (index > from && sinceMs >= untilMs)) break;
+    if (outcomesLength >= MAX_RUN_LENGTH || (index > first && sinceMs >= untilMs)) break;
     under = index;
     marks[0] = index;
     marks[1] = sinceMs;
@@ -1169,7 +1170,7 @@ function tellRun(index: number): (outcome: string) => void {
     if (!isRun || number !== runCount) work(index, outcome);
     else if (under === index) {
       note(outcome);
-      goOn(index + 1);
+      goOn(index + 1, index);
     }
   };
 }

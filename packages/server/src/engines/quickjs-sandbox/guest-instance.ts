@@ -55,7 +55,7 @@ export interface GuestPlatform {
   send(message: FromThread, length?: number): void;
   /** The instance may have something to do. */
   wake(instance: GuestInstance): void;
-  /** True when the turn of an instance has been long enough and others wait. */
+  /** True when the turn of an instance has been long enough. */
   mustYield(): boolean;
   /** How long the turn may last yet. */
   msLeft(): number;
@@ -198,6 +198,20 @@ export class GuestInstance {
       isAccepted: false,
     });
     this.#platform.wake(this);
+  }
+
+  /** What has not begun of a batch is left. */
+  cut(id: number): void {
+    const batch =
+      this.#batch?.id === id ? this.#batch : this.#batches.find((waiting) => waiting.id === id);
+    if (batch === undefined) return;
+    for (let index = 0; index < batch.outcomes.length; index += 1) {
+      if (batch.outcomes[index] !== undefined || batch.waiting.has(index)) continue;
+      batch.outcomes[index] = NOT_RUN;
+      batch.left -= 1;
+    }
+    if (batch.left === 0 && this.#batch === batch) this.#endBatch(batch);
+    else this.#platform.wake(this);
   }
 
   call(id: number, text: string): void {
@@ -1004,6 +1018,7 @@ export class GuestInstance {
 
 const INTERRUPTED = '!"InternalError: interrupted"';
 const OUT_OF_MEMORY = '!"InternalError: out of memory';
+const NOT_RUN: ThreadOutcome = { text: "?", isLimit: false, cpuMs: 0 };
 const STOPPED: GuestFailure = { reason: "it was stopped", isLimit: false, wantsRetry: false };
 const EXHAUSTED = limitOf("it rests, since it has exceeded its limits again and again");
 

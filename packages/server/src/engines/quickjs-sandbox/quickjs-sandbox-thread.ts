@@ -12,6 +12,8 @@ import { MachineFault, VirtualMachine } from "./virtual-machine.ts";
 
 /** How long an instance may have the thread while others wait for it. */
 const TURN_MS = 8;
+/** And how long otherwise, so that it hears what it is told. */
+const LONG_TURN_MS = 100;
 /** Messages go out at once when they have so many characters together. */
 const MAX_OUTBOX_LENGTH = 1_000_000;
 /** Whose code is at work while a source is inspected: a number that no instance has. */
@@ -34,7 +36,6 @@ let outbox: FromThread[] = [];
 let outboxLength = 0;
 let turnEndsAt = 0;
 let isTurnPlanned = false;
-let hasOthers = false;
 
 const platform: GuestPlatform = {
   wasmModule,
@@ -57,8 +58,8 @@ const platform: GuestPlatform = {
       if (!isTurnPlanned) planTurn();
     }
   },
-  mustYield: () => hasOthers && performance.now() > turnEndsAt,
-  msLeft: () => (hasOthers ? turnEndsAt - performance.now() : Number.POSITIVE_INFINITY),
+  mustYield: () => performance.now() > turnEndsAt,
+  msLeft: () => turnEndsAt - performance.now(),
   fetch: (argument, settings) => fetchGranted(argument, settings, isNetworkOpen),
 };
 
@@ -72,6 +73,9 @@ port.on("message", (message: ToThread) => {
     }
     case "transform":
       instances.get(message.instance)?.transform(message);
+      break;
+    case "cut":
+      instances.get(message.instance)?.cut(message.id);
       break;
     case "call":
       instances.get(message.instance)?.call(message.id, message.call);
@@ -109,9 +113,8 @@ function takeTurn(): void {
   const instance = chooseNext();
   if (instance !== undefined) {
     ready.delete(instance);
-    hasOthers = ready.size > 0;
     const startedAt = performance.now();
-    turnEndsAt = startedAt + TURN_MS;
+    turnEndsAt = startedAt + (ready.size > 0 ? TURN_MS : LONG_TURN_MS);
     instance.turn();
     const used = (usedMs.get(instance.projectId) ?? 0) + performance.now() - startedAt;
     usedMs.set(instance.projectId, used);

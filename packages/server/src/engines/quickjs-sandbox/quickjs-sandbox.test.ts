@@ -259,6 +259,42 @@ describe("events", () => {
     expect(last["seen"]).toEqual(["event 2", "event 3", "event 0", "event 1"]);
     await instance.stop();
   });
+
+  it("[TS-34] begins no event of a batch that is cut, be it computed or waited for", async () => {
+    const WAITS = "await new Promise((done) => setTimeout(done, 50));";
+    const COMPUTES = "const end = Date.now() + 20; while (Date.now() < end) {}";
+    for (const work of [WAITS, COMPUTES]) {
+      const cut = new AbortController();
+      const record = recordHost();
+      const instance = await startSource(
+        sandbox,
+        `async function processEvent(event) {
+          if (event.event === "event 0") posthog.capture("begun");
+          ${work}
+          return event;
+        }`,
+        {
+          host: { ...record.host, capture: async () => cut.abort() },
+          limits: { ...DEFAULT_LIMITS, eventCpuMs: 10_000 },
+        },
+      );
+      const events = sampleEvents(600).map((event) => ({ ...event, distinct_id: "same" }));
+      const given = events.map((event) => ({ event, line: JSON.stringify(event) }));
+      const kinds = (await instance.pass(given, cut.signal)).map(({ kind }) => kind);
+      const count = kinds.indexOf("not-run");
+      expect(count).toBeGreaterThan(0);
+      expect(kinds).toEqual(kinds.map((_, index) => (index < count ? "keep" : "not-run")));
+      // It goes on with the next.
+      expect((await instance.pass(given.slice(1, 3))).map(({ kind }) => kind)).toEqual([
+        "keep",
+        "keep",
+      ]);
+      expect(await instance.pass(given, cut.signal)).toEqual(
+        given.map(() => ({ kind: "not-run" })),
+      );
+      await instance.stop();
+    }
+  }, 60_000);
 });
 
 describe("meta and globals", () => {

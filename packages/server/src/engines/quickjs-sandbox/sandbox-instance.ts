@@ -43,6 +43,7 @@ interface BatchRequest {
   readonly blocked: Map<number, string>;
   /** How often it was sent again since its thread was lost. */
   losses: number;
+  readonly cut: AbortSignal | undefined;
   readonly resolve: (outcomes: readonly TextOutcome[]) => void;
 }
 
@@ -107,6 +108,7 @@ export class SandboxInstance implements Instance {
   async transform(events: readonly SandboxEvent[]): Promise<readonly EventOutcome[]> {
     const outcomes = await this.pass(events.map((event) => ({ event, line: encodeJson(event) })));
     return outcomes.map((outcome, index) => {
+      if (outcome.kind === "not-run") return failedEvent("it was not run", false);
       if (outcome.kind !== "keep") return outcome;
       const { change, cpuMs } = outcome;
       if (change === undefined) return { kind: "keep", cpuMs };
@@ -114,8 +116,9 @@ export class SandboxInstance implements Instance {
     });
   }
 
-  async pass(events: readonly GivenEvent[]): Promise<readonly TextOutcome[]> {
+  async pass(events: readonly GivenEvent[], cut?: AbortSignal): Promise<readonly TextOutcome[]> {
     if (events.length === 0) return [];
+    if (cut?.aborted) return events.map(() => ({ kind: "not-run" }));
     const end = this.#end;
     if (end !== null) return events.map(() => failedEvent(end, true));
     const parts: Promise<readonly TextOutcome[]>[] = [];
@@ -128,7 +131,7 @@ export class SandboxInstance implements Instance {
         to += 1;
       }
       parts.push(
-        this.#passPart(from === 0 && to === events.length ? events : events.slice(from, to)),
+        this.#passPart(from === 0 && to === events.length ? events : events.slice(from, to), cut),
       );
       from = to;
     }
@@ -136,19 +139,29 @@ export class SandboxInstance implements Instance {
     return outcomes.length === 1 ? (outcomes[0] ?? []) : outcomes.flat();
   }
 
-  #passPart(events: readonly GivenEvent[]): Promise<readonly TextOutcome[]> {
+  async #passPart(
+    events: readonly GivenEvent[],
+    cut: AbortSignal | undefined,
+  ): Promise<readonly TextOutcome[]> {
     let lines = events[0]?.line ?? "";
     for (let index = 1; index < events.length; index += 1) lines += `\n${events[index]?.line}`;
-    return new Promise((resolve) => {
-      this.#ids += 1;
-      const request = { events, lines, blocked: new Map(), losses: 0, resolve };
-      this.#batches.set(this.#ids, request);
-      this.#depths.note(
-        this.#ids,
-        events.map(({ event }) => event),
-      );
-      this.#sendBatch(this.#ids, request);
-    });
+    this.#ids += 1;
+    const id = this.#ids;
+    const sendCut = () => this.#sendCut(id);
+    cut?.addEventListener("abort", sendCut);
+    try {
+      return await new Promise((resolve) => {
+        const request = { events, lines, blocked: new Map(), losses: 0, resolve, cut };
+        this.#batches.set(id, request);
+        this.#depths.note(
+          id,
+          events.map(({ event }) => event),
+        );
+        this.#sendBatch(id, request);
+      });
+    } finally {
+      cut?.removeEventListener("abort", sendCut);
+    }
   }
 
   call(call: SandboxCall): Promise<CallOutcome> {
@@ -313,11 +326,16 @@ export class SandboxInstance implements Instance {
     this.#send({ kind: "start", instance: this.key, settings: this.#guestSettings });
   }
 
-  #sendBatch(id: number, { events, lines, blocked }: BatchRequest): void {
+  #sendCut(id: number): void {
+    if (this.#batches.has(id)) this.#send({ kind: "cut", instance: this.key, id });
+  }
+
+  #sendBatch(id: number, { events, lines, blocked, cut }: BatchRequest): void {
     const skipped = [...blocked.keys()];
     const count = events.length;
     const isCareful = this.#isCareful;
     this.#send({ kind: "transform", instance: this.key, id, lines, count, skipped, isCareful });
+    if (cut?.aborted) this.#sendCut(id);
   }
 
   #takeStarted({ failure }: Extract<FromThread, { kind: "started" }>): void {
@@ -455,6 +473,8 @@ export function readOutcome(
       return { kind: "keep", cpuMs };
     case "-":
       return { kind: "drop", cpuMs };
+    case "?":
+      return { kind: "not-run" };
     case "+": {
       const whole = JSON.parse(text.slice(1)) as JsonObject;
       const event = MANY_DIGITS.test(line) ? (restoreIntegers(before, whole) as JsonObject) : whole;

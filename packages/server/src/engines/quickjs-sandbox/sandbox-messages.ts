@@ -59,6 +59,8 @@ export type ToThread =
       /** Told of every event when it begins, so that it is known which one blocks the thread. */
       readonly isCareful: boolean;
     }
+  /** No event of a batch begins any more. */
+  | { readonly kind: "cut"; readonly instance: number; readonly id: number }
   | {
       readonly kind: "call";
       readonly instance: number;
@@ -84,7 +86,7 @@ export type ToThread =
 /**
  * What became of an event: `=` unchanged, `-` dropped, `+` and JSON of what it became, `~` and JSON of
  * a {@link TextChange} with the JSON of its properties after it in a line of its own (nothing where
- * that is not known), `!` and JSON of the reason why it failed.
+ * that is not known), `!` and JSON of the reason why it failed, `?` not begun.
  */
 export interface ThreadOutcome {
   readonly text: string;

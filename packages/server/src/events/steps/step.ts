@@ -28,6 +28,19 @@ export interface StepOccasion {
   readonly whenDurable: (tell: () => void) => void;
   /** Has something told once it is known that what became of the events comes to nothing. */
   readonly whenUndone?: (tell: () => void) => void;
+  /** Given where events may be left. */
+  readonly leaving?: Leaving;
+}
+
+/** How a step leaves events where they were. */
+export interface Leaving {
+  /** Said once the run has been long enough: no event should begin any more. */
+  readonly isOver: AbortSignal;
+  /**
+   * Nothing from a position on has passed: those events are given again with the next run, whatever
+   * is answered for them now.
+   */
+  from(position: number): void;
 }
 
 /**
