@@ -80,6 +80,30 @@ describe("the receipt of an event", () => {
     await expect.poll(outcome).toEqual({ outcome: "deleted" });
   });
 
+  it("[RC-1] finds what leaves its lane while it is looked for, and looks through none for what is stored", async () => {
+    const { events, log, refusals } = all.deps;
+    const projectId = await all.newProject();
+    const event = sampleEvent({ projectId });
+    // The log goes on where the store is.
+    while ((await log.end()) < (await events.position())) {
+      await log.append([sampleEvent({ projectId })]);
+    }
+    let looked = 0;
+    const holds = async () => {
+      if (looked++ === 0) await log.append([event]);
+      return false;
+    };
+    const deps = { events, refusals, log: { ...log, lanes: { ...log.lanes, holds } } };
+    const queued = await findReceipt(deps, projectId, event.uuid);
+    expect(queued?.receipt).toMatchObject({ outcome: "queued", position: await log.end() });
+    const position = await log.end();
+    const row = { position, event, personId: randomUUID(), groupKeys: [], changedBy: [] };
+    await events.insert({ rows: [row], merges: [], drops: [], deadLetters: [], end: position });
+    const stored = await findReceipt(deps, projectId, event.uuid);
+    expect(stored?.receipt).toMatchObject({ outcome: "stored", position });
+    expect(looked).toBe(1);
+  });
+
   it("[RC-2] a store that takes nothing costs refusals their receipts, and nobody else anything", async () => {
     const projectId = await all.newProject();
     await all.database.close();

@@ -42,20 +42,32 @@ export async function findReceipt(
 ): Promise<ReceiptAnswer | undefined> {
   await reachNow({ events, log }, projectId, MAX_WAIT_MS);
   const refused = await refusals.find(projectId, uuid);
-  // Places in the order in which events come to them: what moves on in between is found in the next.
+  // A lane may hold gigabytes: it is looked through last, and what moves on meanwhile is found then.
+  const passed = await findPassed({ events, log }, projectId, uuid);
+  if (passed) return { receipt: passed, refused };
   if (await log.lanes.holds({ projectId, uuid })) {
     return { receipt: { outcome: "queued", position: null }, refused };
   }
-  const storedUpTo = await events.position();
-  const stored = await events.receipt(projectId, uuid);
-  if (stored) return { receipt: stored, refused };
-  const position = await log.find({ projectId, uuid }, storedUpTo);
-  if (position !== undefined) return { receipt: { outcome: "queued", position }, refused };
+  const passedSince = await findPassed({ events, log }, projectId, uuid);
+  if (passedSince) return { receipt: passedSince, refused };
   if (isTaken(events, projectId, uuid)) return { receipt: { outcome: "deleted" }, refused };
   const [last] = refused;
   if (!last) return undefined;
   const { lastAt: at, code, detail: reason } = last;
   return { receipt: { outcome: "refused", at, code, reason }, refused };
+}
+
+/** Of an event that waits for no transformation: in the log, or wherever it went from there. */
+async function findPassed(
+  { events, log }: Pick<ReceiptDeps, "events" | "log">,
+  projectId: number,
+  uuid: string,
+): Promise<FullReceipt | undefined> {
+  const storedUpTo = await events.position();
+  const stored = await events.receipt(projectId, uuid);
+  if (stored) return stored;
+  const position = await log.find({ projectId, uuid }, storedUpTo);
+  return position === undefined ? undefined : { outcome: "queued", position };
 }
 
 /** The uuids of deleted events stay taken: there is one where no event of any name is new. */

@@ -1,5 +1,4 @@
 import { stat } from "node:fs/promises";
-import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Worker } from "node:worker_threads";
 import { cleanText } from "@hedgerow/core/events/clean-json";
 import type { CapturedEvent, LoggedEvent, Passage } from "@hedgerow/core/events/event";
@@ -8,6 +7,7 @@ import { beginsWith, decodeLogged, encodePassed } from "@hedgerow/core/events/lo
 import Database from "libsql";
 import { type EventLog, type LogLanes, LogUnavailable } from "../../events/event-log.ts";
 import { openThread } from "../../platform/open-thread.ts";
+import { createSlices } from "../../platform/slices.ts";
 import type {
   FromLogThread,
   LaneSegment,
@@ -333,13 +333,10 @@ export async function openEmbeddedLog(
 
   /** The first that a search finds, which goes on in turns with requests. */
   async function search(found: Iterable<number | undefined>): Promise<number | undefined> {
-    let turnBeganAt = performance.now();
+    const slices = createSlices(TURN_MS);
     for (const one of found) {
       if (one !== undefined) return one;
-      if (performance.now() - turnBeganAt > TURN_MS) {
-        await nextTurn();
-        turnBeganAt = performance.now();
-      }
+      if (slices.isOver()) await slices.next();
     }
     return undefined;
   }

@@ -38,8 +38,15 @@ export interface LaneInMemory {
 export function createLogLaneStates(maxChars: number): LogLaneStates {
   const lanes = new Map<number, LaneInMemory>();
   /** Lanes that hold anything. */
-  let waiting = 0;
-  const share = () => maxChars / Math.max(1, waiting);
+  const holding = new Set<LaneInMemory>();
+  const share = () => maxChars / Math.max(1, holding.size);
+
+  function hold(lane: LaneInMemory): void {
+    if (holding.has(lane)) return;
+    holding.add(lane);
+    // The shares of the others are smaller now.
+    for (const { tail } of holding) tail.trim();
+  }
 
   function create(projectId: number): LaneInMemory {
     let passed = 0;
@@ -69,7 +76,7 @@ export function createLogLaneStates(maxChars: number): LogLaneStates {
       },
       isWaiting: () => end > passed || lane.queued > 0,
       add(entry, length) {
-        if (end === passed) waiting++;
+        hold(lane);
         end++;
         chars += length;
         tail.add({ ...entry, position: end }, length);
@@ -79,16 +86,16 @@ export function createLogLaneStates(maxChars: number): LogLaneStates {
         if (upTo <= passed) return;
         chars *= Math.max(0, end - upTo) / (end - passed);
         passed = upTo;
-        if (end === passed) waiting--;
+        if (end === passed) holding.delete(lane);
         tail.forget(passed);
         answerWaiters();
       },
       reset(state) {
         if (state.passed === passed && state.end === end) return;
-        if (end > passed) waiting--;
-        if (state.end > state.passed) waiting++;
         ({ end, passed, chars } = state);
         tail.forget(Number.MAX_SAFE_INTEGER);
+        if (end > passed) hold(lane);
+        else holding.delete(lane);
         answerWaiters();
       },
       untilPassed(maxWaitMs) {

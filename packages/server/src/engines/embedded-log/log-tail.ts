@@ -12,6 +12,8 @@ export interface LogTail {
     after: number,
     bounds: { readonly limit: number; readonly maxChars: number },
   ): { readonly entries: readonly LoggedEvent[]; readonly chars: number } | undefined;
+  /** Gives up the oldest where the bound has shrunk. */
+  trim(): void;
   /** Gives up the entries at or below a position. */
   forget(upTo: number): void;
 }
@@ -38,6 +40,12 @@ export function createLogTail(maxChars: () => number): LogTail {
     gone = 0;
   }
 
+  function trim(): void {
+    const most = maxChars();
+    while (chars > most && gone < entries.length) dropFirst();
+    cutOff();
+  }
+
   return {
     add(entry, length) {
       const last = entries.at(-1)?.position;
@@ -50,10 +58,10 @@ export function createLogTail(maxChars: () => number): LogTail {
       entries.push(entry);
       lengths.push(length);
       chars += length;
-      const most = maxChars();
-      while (chars > most && gone < entries.length) dropFirst();
-      cutOff();
+      trim();
     },
+
+    trim,
 
     read(after, bounds) {
       const first = entries[gone]?.position;
