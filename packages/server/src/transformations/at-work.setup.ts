@@ -17,6 +17,7 @@ import { compileSource } from "./compile-source.ts";
 import type { SandboxLimits, SourceFiles } from "./sandbox.ts";
 import type { ConfigView } from "./transformation-config-store.ts";
 import { type ConfigChange, createTransformationConfigs } from "./transformation-configs.ts";
+import type { TransformationJobs } from "./transformation-records.ts";
 import { type AtWorkDeps, startTransformations } from "./transformations-at-work.ts";
 
 /** A pipeline in which transformations are at work, on real engines. */
@@ -30,6 +31,7 @@ export async function transformationsPipeline(
     readonly clock?: () => Date;
     readonly maxJobs?: number;
     readonly tryStartMs?: number;
+    readonly jobsOf?: (jobs: TransformationJobs) => TransformationJobs;
     /** What is asked for configs to run, in the place of the store. */
     readonly configsOf?: (store: AtWorkDeps["configs"]) => AtWorkDeps["configs"];
   } = {},
@@ -69,7 +71,7 @@ export async function transformationsPipeline(
     sandbox,
     records,
     storage,
-    jobs,
+    jobs: options.jobsOf?.(jobs) ?? jobs,
     places: await openGeoIp({ path: null, reportFault: (error) => faults.push(error) }),
     persons,
     capture: (events) => run.append(events),

@@ -107,7 +107,7 @@ export function createInstanceHosts({
   }
 
   /** By config: when its log was told last that jobs are refused, and how many were since. */
-  const full = new Map<number, { toldAtMs: number; refused: number }>();
+  const full = new Map<number, { stage: Stage; toldAtMs: number; refused: number }>();
 
   /** Nobody may wait for the promise of a refused job. */
   function tellFull(stage: Stage): void {
@@ -118,7 +118,21 @@ export function createInstanceHosts({
       known.refused = refused;
       return;
     }
-    full.set(stage.configId, { toldAtMs: nowMs, refused: 0 });
+    full.set(stage.configId, { stage, toldAtMs: nowMs, refused: 0 });
+    tellRefused(stage, refused);
+  }
+
+  /** Those that were not told since others had just been. */
+  function tellOthersFull(): void {
+    const nowMs = clock().getTime();
+    for (const [configId, { stage, toldAtMs, refused }] of full) {
+      if (nowMs - toldAtMs < TELL_AGAIN_MS) continue;
+      full.delete(configId);
+      if (refused > 0) tellRefused(stage, refused);
+    }
+  }
+
+  function tellRefused(stage: Stage, refused: number): void {
     const count = refused === 1 ? "A job was" : `${refused} jobs were`;
     const message = `${count} refused: too many of this transformation wait.`;
     journal.log(stage, { source: "SYSTEM", level: "warn", message });
@@ -221,7 +235,10 @@ export function createInstanceHosts({
       for (const one of events) one.jobs = [];
     },
 
-    flush: handOver,
+    flush() {
+      tellOthersFull();
+      return handOver();
+    },
   };
 }
 

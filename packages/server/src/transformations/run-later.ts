@@ -56,6 +56,8 @@ export function createRunLater({
   const lanes = new Map<number, Promise<void>>();
   /** By config and task: those that run. */
   const tasks = new Map<string, Promise<void>>();
+  /** Jobs are looked for one time after the other: what was found must not have been run meanwhile. */
+  let looking: Promise<void> = Promise.resolve();
   let isClosed = false;
 
   function failed(stage: Stage, what: string, reason: string, isLimit: boolean): void {
@@ -150,7 +152,9 @@ export function createRunLater({
       if (isClosed) return;
       try {
         beginTasks();
-        await beginJobs();
+        const begun = looking.then(beginJobs);
+        looking = begun.catch(() => {});
+        await begun;
       } catch (error) {
         reportFault(error, FAULT);
       }

@@ -233,7 +233,7 @@ describe("transformations at work", () => {
       expect(await slow.stored(project)).toHaveLength(300);
       const { config } = (await slow.configStore.config(project, id)) ?? {};
       expect(config).toMatchObject({ enabled: false });
-      expect(config?.problem?.message).toContain("holds up the events of other projects");
+      expect(config?.problem?.message).toContain("holds up the transformations of other projects");
       const { eventsIn } = await slow.counts(project, id);
       // Of one that takes three times as long since others compute, a third is enough.
       expect(eventsIn).toBeGreaterThan(5);

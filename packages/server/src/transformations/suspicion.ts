@@ -6,8 +6,8 @@ export interface Suspicion {
   /** Why the transformation has to be taken out of work; `undefined` as long as it need not. */
   note(result: CallResult, reason?: string): string | undefined;
   /**
-   * The same, told of what an event cost while events of other projects were coming too. All events
-   * pass in one order: who computes for long holds up everybody.
+   * The same, told of what an event cost while events of other projects were coming too. Projects share
+   * threads: who computes for long holds up the transformations of others.
    * @param tookMs how long the event took, with the time that others had the processor
    */
   noteCost(cpuMs: number, tookMs: number): string | undefined;
@@ -42,7 +42,7 @@ export function createSuspicion(nowMs: () => number): Suspicion {
       excessMs = Math.max(0, excessMs - forgottenMs) + heldUpMs - FAIR_MS;
       excessAt = now;
       if (excessMs < MAX_EXCESS_MS) return undefined;
-      return `It computes for so long that it holds up the events of other projects: ${Math.round(cpuMs)} ms for the last event.`;
+      return `It computes for so long that it holds up the transformations of other projects: ${Math.round(cpuMs)} ms for the last event.`;
     },
 
     note(result, reason = "") {

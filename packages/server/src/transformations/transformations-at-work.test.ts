@@ -125,6 +125,54 @@ describe("beside the stream of events", () => {
     expect(await run.jobs.due(NEVER, 10)).toEqual([]);
   });
 
+  it("[TP-50] runs a job once that was found twice before it ran", async () => {
+    let holds = true;
+    const held: { readonly found: number; open(): void }[] = [];
+    const own = await transformationsPipeline({
+      jobsOf: (jobs) => ({
+        ...jobs,
+        due: async (...given) => {
+          const found = await jobs.due(...given);
+          if (holds) {
+            await new Promise<void>((open) => held.push({ found: found.length, open }));
+          }
+          return found;
+        },
+      }),
+    });
+    const project = await own.newProject();
+    await own.enable(
+      project,
+      "Once",
+      `export const jobs = { work: () => posthog.capture("done") };
+       export async function processEvent(event, { jobs }) {
+         if (event.event === "a") await jobs.work().runNow();
+         return event;
+       }`,
+    );
+    await own.append([eventOf(project, "a")]);
+    await own.settle();
+    const waiting = async () => (await own.jobs.due(NEVER, 10)).length;
+    await eventually(waiting, (count) => count === 1);
+    const ticks = [own.work.tick(), own.work.tick()];
+    for (let found = 0; found === 0; ) {
+      await eventually(
+        () => held.length,
+        (count) => count > 0,
+      );
+      const next = held.shift();
+      found = next?.found ?? 0;
+      next?.open();
+    }
+    await eventually(waiting, (count) => count === 0);
+    holds = false;
+    for (const { open } of held) open();
+    await Promise.all(ticks);
+    await own.settle();
+    expect((await own.stored(project)).map(({ event }) => event)).toEqual(["a", "done"]);
+    await own.close();
+  });
+
   it("[TP-50] lets no config wait for the jobs of another", async () => {
     const [busy, quick] = [await run.newProject(), await run.newProject()];
     const enqueue = (times: number) => `
@@ -667,7 +715,10 @@ describe("a config that is enabled", () => {
     const { id } = await run.enable(
       project,
       "Slow",
-      `export async function setupPlugin() { await new Promise((done) => setTimeout(done, 5_000)) }
+      `export async function setupPlugin() {
+         await new Promise((done) => setTimeout(done, 9_000));
+         throw new Error("late");
+       }
        export function processEvent(event) { return event }`,
     );
     const view = await run.change(project, id, { config: { slow: "yes" } });

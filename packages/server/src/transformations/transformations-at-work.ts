@@ -5,6 +5,7 @@ import type { IngestionWarnings } from "../events/ingestion-warnings.ts";
 import type { Step } from "../events/steps/step.ts";
 import type { PlaceRecords } from "../persons/geo-ip.ts";
 import type { PersonStore } from "../persons/person-store.ts";
+import { atMost } from "../platform/at-most.ts";
 import type { GuardedRequestOptions } from "../platform/guarded-request.ts";
 import { createChains } from "./chains.ts";
 import { createEventDelivery } from "./deliver-events.ts";
@@ -160,8 +161,10 @@ export async function startTransformations(deps: AtWorkDeps): Promise<Transforma
         journal.log(stage, { source: "PLUGIN", level: "error", message });
       }
     });
-    await Promise.race([started.catch(() => {}), timeUp]);
-    clearTimeout(timer);
+    await atMost(
+      deps.tryStartMs ?? TRY_START_MS,
+      started.catch(() => {}),
+    );
   }
 
   async function flush(): Promise<void> {
