@@ -116,6 +116,11 @@ describe("encodeJson", () => {
     expect(() => encodeJson(circle)).toThrow();
   });
 
+  it("[CA-50] takes a key named toJSON for a key, beside a bigint too", () => {
+    const text = '{"toJSON":1,"n":12345678901234567891}';
+    expect(encodeJson(parseExactJson(text))).toBe(text);
+  });
+
   it("leaves out what JSON leaves out, beside a bigint too", () => {
     const value = { a: undefined, at: new Date(0), list: [undefined, 10n ** 20n] };
     expect(encodeJson(value)).toBe(

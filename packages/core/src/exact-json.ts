@@ -57,9 +57,9 @@ export function holdsBigInt(value: unknown): boolean {
 
 function encodeExactly(value: unknown): string | undefined {
   if (typeof value === "bigint") return value.toString();
-  if (typeof value !== "object" || value === null || "toJSON" in value) {
-    return JSON.stringify(value);
-  }
+  if (typeof value !== "object" || value === null) return JSON.stringify(value);
+  // In what came from outside it may be a key as any other.
+  if ("toJSON" in value && typeof value.toJSON === "function") return JSON.stringify(value);
   if (Array.isArray(value)) {
     return `[${value.map((member) => encodeExactly(member) ?? "null").join(",")}]`;
   }

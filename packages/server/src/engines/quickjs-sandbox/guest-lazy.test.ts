@@ -1,4 +1,5 @@
-import type { JsonObject } from "@hedgerow/core/json";
+import { encodeJson } from "@hedgerow/core/exact-json";
+import type { Json, JsonObject } from "@hedgerow/core/json";
 import { type EventChange, eventAfter } from "@hedgerow/core/transformations/plugin-event";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
@@ -18,7 +19,7 @@ function known(shape: Shape): LazyShape {
 /** An event as the guest is given it: lazy, since its keys have come before. */
 function giveLazily(event: JsonObject) {
   const shapes = new ShapeTable();
-  const line = JSON.stringify(event);
+  const line = encodeJson(event);
   for (let times = 0; times < 3; times += 1) shapes.scan(line);
   const scanned = shapes.scan(`${line}\n${line}`);
   const place = scanned.numbers[1] ?? 0;
@@ -74,6 +75,24 @@ const values = fc.oneof(
 const jsonObjects = fc
   .dictionary(keys, fc.jsonValue({ maxDepth: 2 }), { maxKeys: 9 })
   .map((object) => JSON.parse(JSON.stringify(object)) as JsonObject);
+
+/** Objects with integers that no number holds. */
+const digits = fc.bigInt({ min: 2n ** 53n + 1n, max: 2n ** 70n });
+const digitObjects = fc.dictionary(
+  keys.filter((key) => key !== "toJSON"),
+  fc.oneof(
+    fc.jsonValue({ maxDepth: 1 }).map((value) => JSON.parse(JSON.stringify(value)) as Json),
+    digits,
+    fc.record({ id: digits, n: fc.constant(1) }),
+    fc.array(fc.oneof(digits, fc.constant("text")), { maxLength: 3 }),
+  ),
+  { maxKeys: 9 },
+) as fc.Arbitrary<JsonObject>;
+
+/** As JSON, with the digits that numbers hold. */
+function inNumbers(value: Json): string {
+  return JSON.stringify(JSON.parse(encodeJson(value)));
+}
 
 /** What code may do with an event; answers what it saw. */
 type Deed = (event: Plain, key: string, value: unknown) => unknown;
@@ -215,6 +234,37 @@ describe("lazy events", () => {
         },
       ),
       { numRuns: 3_000 },
+    );
+  });
+
+  it("[TP-58] keep the digits that numbers cannot hold, in the event and in the text of its properties", () => {
+    fc.assert(
+      fc.property(digitObjects, acts, (properties, all) => {
+        const before: JsonObject = { uuid: "u", event: "e", distinct_id: "d", properties };
+        const given = giveLazily(before);
+        if (given === undefined) throw new Error("it is not lazy");
+        const plain = JSON.parse(given.line) as Plain;
+        perform(given.proxy, all);
+        perform(plain, all);
+        let expected: Plain;
+        try {
+          expected = JSON.parse(JSON.stringify(plain["properties"])) as Plain;
+        } catch {
+          return;
+        }
+        const { change, event } = afterwards(before, given, given.proxy);
+        const after = event["properties"] as JsonObject;
+        expect(inNumbers(after)).toBe(JSON.stringify(expected));
+        for (const [key, value] of Object.entries(properties)) {
+          if (Object.hasOwn(expected, key) && inNumbers(value) === JSON.stringify(expected[key])) {
+            expect(encodeJson(after[key])).toBe(encodeJson(value));
+          }
+        }
+        if (change?.kind === "parts" && change.propertiesText !== undefined) {
+          expect(change.propertiesText).toBe(encodeJson(after));
+        }
+      }),
+      { numRuns: 1_000 },
     );
   });
 
