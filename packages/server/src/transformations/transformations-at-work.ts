@@ -151,10 +151,6 @@ export async function startTransformations(deps: AtWorkDeps): Promise<Transforma
   async function tryStart(projectId: number, configId: number): Promise<void> {
     const stage = chains.stage(projectId, configId);
     if (!stage || stage.isOut) return;
-    let timer: NodeJS.Timeout | undefined;
-    const timeUp = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, deps.tryStartMs ?? TRY_START_MS);
-    });
     const started = stage.use(async (outcome) => {
       if (isFailure(outcome)) {
         const message = startMessage(outcome.reason);
