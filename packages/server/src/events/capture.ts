@@ -1,4 +1,3 @@
-import { setImmediate as nextTurn } from "node:timers/promises";
 import {
   type BesideBody,
   type EnvelopeFault,
@@ -20,6 +19,7 @@ import { isJsonObject, type Json, ownValue } from "@hedgerow/core/json";
 import { HOPS_PROPERTY } from "@hedgerow/core/transformations/plugin-event";
 import { type ProjectsByToken, requireProject } from "../accounts/projects-by-token.ts";
 import { Refusal } from "../http/errors.ts";
+import { createSlices } from "../platform/slices.ts";
 import type { AppendCaptured } from "./append-captured.ts";
 import { LogUnavailable } from "./event-log.ts";
 import type { EventStore } from "./event-store.ts";
@@ -164,8 +164,11 @@ export interface Examined {
   readonly outcomes: readonly ExaminedEvent[];
 }
 
-/** Events examined without letting other requests run in between: a few milliseconds. */
+/** Events examined without letting other requests run in between: a few milliseconds, unless they are large. */
 const EVENTS_PER_TURN = 500;
+/** Those of longer texts are examined for so long before others get their turn, however few they are. */
+const LONG_TEXT_CHARS = 256 * 1024;
+const SLICE_MS = 5;
 
 /** Checks and completes the events of a request and finds those that came before; stores nothing. */
 export async function examine(
@@ -185,11 +188,15 @@ export async function examine(
   const outcomes: ExaminedEvent[] = [];
   const firsts = new Map<string, CapturedEvent>();
   let unsure: { outcome: ExaminedEvent; event: CapturedEvent }[] = [];
+  const slices = createSlices(SLICE_MS);
+  // What is short keeps its place among others, however long the machine takes for it.
+  const isTurnOver = (index: number) =>
+    index % EVENTS_PER_TURN === 0 || (textLength > LONG_TEXT_CHARS && slices.isOver());
   for (const [index, one] of sent.entries()) {
-    if (index > 0 && index % EVENTS_PER_TURN === 0) {
+    if (index > 0 && isTurnOver(index)) {
       ask(unsure);
       unsure = [];
-      await nextTurn();
+      await slices.next();
     }
     const result =
       mayHoldLargeEvents && isTooLarge(one)
