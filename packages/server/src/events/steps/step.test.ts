@@ -43,6 +43,23 @@ describe("steps", () => {
     expect(told.slice(4)).toEqual(["undone a", "undone b"]);
   });
 
+  it("[PI-72] leave events where an attempt does that succeeds", async () => {
+    const leaving: Step = {
+      name: "leaving",
+      run(given, occasion) {
+        occasion.leaving?.from(given.length === 3 ? 1 : 2);
+        if (given.length === 3) throw new Error("after all");
+        return given.map(({ event }) => ({ kind: "keep", event }));
+      },
+    };
+    const left: number[] = [];
+    const isOver = AbortSignal.any([]);
+    const { run } = gathering();
+    const from = (position: number) => left.push(position);
+    await runSteps([leaving], entries, { ...run, leaving: { isOver, from } });
+    expect(left).toEqual([2, 2, 2]);
+  });
+
   it("[PI-72] undo what a step does after its time, as soon as it tells", async () => {
     const told: string[] = [];
     let goOn = () => {};

@@ -206,7 +206,17 @@ function occasionOf(run: StepsRun) {
   let state: "under way" | "accepted" | "undone" = "under way";
   const durable: (() => void)[] = [];
   const undone: (() => void)[] = [];
+  const { leaving } = run;
+  let leftFrom: number | undefined;
   const occasion: StepOccasion = {
+    ...(leaving && {
+      leaving: {
+        isOver: leaving.isOver,
+        from(position) {
+          leftFrom = Math.min(leftFrom ?? position, position);
+        },
+      },
+    }),
     whenDurable(tell) {
       if (state === "accepted") run.whenDurable(tell);
       else if (state === "under way") durable.push(tell);
@@ -221,6 +231,7 @@ function occasionOf(run: StepsRun) {
     occasion,
     accept() {
       state = "accepted";
+      if (leftFrom !== undefined) leaving?.from(leftFrom);
       for (const tell of durable) run.whenDurable(tell);
       for (const tell of undone) run.whenUndone?.(tell);
     },
