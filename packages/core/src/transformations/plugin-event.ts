@@ -16,7 +16,8 @@ export const MAX_HOPS = 3;
 export const SUCCEEDED_PROPERTY = "$plugins_succeeded";
 export const FAILED_PROPERTY = "$plugins_failed";
 
-const OWN_PROPERTIES = [HOPS_PROPERTY, SUCCEEDED_PROPERTY, FAILED_PROPERTY] as const;
+/** What the service says itself of transformations, and none of them changes. */
+export const OWN_PROPERTIES = [HOPS_PROPERTY, SUCCEEDED_PROPERTY, FAILED_PROPERTY] as const;
 
 /** Answers nested deeper than this are refused; events as captured are not. */
 const MAX_DEPTH = 202;
@@ -110,7 +111,8 @@ function withChanges(
   return copy;
 }
 
-function put(object: Record<string, Json>, key: string, value: Json): void {
+/** Sets a key of an object, `__proto__` as any other. */
+export function put(object: Record<string, Json>, key: string, value: Json): void {
   if (key !== "__proto__") object[key] = value;
   else {
     Object.defineProperty(object, key, {
@@ -122,7 +124,8 @@ function put(object: Record<string, Json>, key: string, value: Json): void {
   }
 }
 
-function hasKeys(object: JsonObject): boolean {
+/** Whether an object has a key that can be listed. */
+export function hasKeys(object: object | undefined): boolean {
   for (const _key in object) return true;
   return false;
 }

@@ -1,7 +1,8 @@
 import type { Json, JsonObject } from "@hedgerow/core/json";
 import {
   FAILED_PROPERTY,
-  HOPS_PROPERTY,
+  hasKeys,
+  OWN_PROPERTIES,
   SUCCEEDED_PROPERTY,
 } from "@hedgerow/core/transformations/plugin-event";
 import { HEAD, type ScannedLines, type Shape } from "./event-shapes.ts";
@@ -10,7 +11,7 @@ import type { TextChange } from "./sandbox-messages.ts";
 /** What the service says itself of transformations: kept out of the text of what they answer. */
 const SAID = [SUCCEEDED_PROPERTY, FAILED_PROPERTY];
 /** What no transformation changes. */
-const FIXED = [...SAID, HOPS_PROPERTY];
+const FIXED: readonly string[] = OWN_PROPERTIES;
 
 /** How a change begins that says of properties first. */
 const ONLY_PROPERTIES = '~{"p":{';
@@ -68,11 +69,6 @@ function tell(
     ...(w !== undefined && { w }),
   };
   return hasKeys(change) ? `~${JSON.stringify(change)}\n${propertiesText}` : "=";
-}
-
-function hasKeys(object: object | undefined): boolean {
-  for (const _key in object) return true;
-  return false;
 }
 
 /** How all fields of an event beside its properties differ from those in its line. */

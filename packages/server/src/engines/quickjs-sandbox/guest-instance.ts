@@ -36,6 +36,8 @@ const WASTE_REGAINED_PER_MS = 0.02;
 const RESTART_MS = 25;
 /** A batch may lose its machine so often without getting on. */
 const MAX_LOSSES = 3;
+/** How outcomes begin that the guest may tell. */
+const GUEST_OUTCOMES = "=-+~!";
 const LEVELS = ["debug", "log", "info", "warn", "error"] as const;
 const MAX_LINE_LENGTH = 8_000;
 const FIRST_REST_MS = 1_000;
@@ -524,6 +526,9 @@ export class GuestInstance {
     const { outputLength } = this.settings.limits;
     if (text.length > outputLength) {
       return failed(`the event became larger than ${outputLength} characters`, true, cpuMs);
+    }
+    if (!GUEST_OUTCOMES.includes(text.slice(0, 1) || " ")) {
+      return failed("it answered what cannot be read", true, cpuMs);
     }
     const isChanged = text.startsWith("+") || text.startsWith("~");
     if (isChanged && nestsDeeper(text, MAX_DEPTH)) {

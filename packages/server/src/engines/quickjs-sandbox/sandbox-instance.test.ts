@@ -33,7 +33,7 @@ it.each([
   '~{"q":5}\n',
   '~{"f":{"length":1}}\n',
   "!undefined",
-  "?",
+  "*",
 ])("[TS-33] takes an event for failed whose outcome is told as %j", async (texts) => {
   const instance = new SandboxInstance(
     7,

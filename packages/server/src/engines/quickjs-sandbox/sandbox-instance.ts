@@ -1,6 +1,6 @@
 import { encodeJson } from "@hedgerow/core/exact-json";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
-import { type EventChange, eventAfter } from "@hedgerow/core/transformations/plugin-event";
+import { type EventChange, eventAfter, put } from "@hedgerow/core/transformations/plugin-event";
 import type {
   CallOutcome,
   EventOutcome,
@@ -521,15 +521,6 @@ function partsOf(
   // The text has the digits that came out of the sandbox.
   const isTextRight = propertiesText !== "" && restored.count === 0;
   return { kind: "parts", ...fields, set, removed: q, ...(isTextRight && { propertiesText }) };
-}
-
-function put(object: JsonObject, key: string, value: Json): void {
-  Object.defineProperty(object, key, {
-    value,
-    writable: true,
-    enumerable: true,
-    configurable: true,
-  });
 }
 
 /** Integers that lost digits on their way through the sandbox, where they were not changed there. */
