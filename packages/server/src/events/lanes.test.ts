@@ -56,6 +56,41 @@ describe("lanes", () => {
   const names = (prefix: string, count: number) =>
     Array.from({ length: count }, (_, index) => `${prefix}${index}`);
 
+  it("[PI-72] takes events through a lane once though its step cannot be told of them", async () => {
+    const { log, newProject } = await pipeline.openStores();
+    const projectId = await newProject();
+    const events = named(projectId, names("a", 30));
+    await log.lanes.append(projectId, events);
+    let runs = 0;
+    let told = 0;
+    const step: Step = {
+      name: "deaf",
+      run: (entries, { whenDurable }) => {
+        runs++;
+        whenDurable(() => {
+          throw new Error("deaf");
+        });
+        whenDurable(() => told++);
+        return entries.map(({ event }) => ({ kind: "keep", event }));
+      },
+    };
+    const logged: string[] = [];
+    const running = startLanes({
+      log,
+      geoIp: { lookup: () => ({}) },
+      steps: [step],
+      pendingPersons: { addToLane() {}, catchUpLaneTo() {}, passed() {} },
+      logger: { error: (_fields, message) => logged.push(message) },
+    });
+    expect(await log.lanes.passed(projectId, 60_000)).toBe(true);
+    await running.close();
+    expect(runs).toBeGreaterThan(1);
+    expect(told).toBe(runs);
+    expect(logged).toEqual(Array(runs).fill("somebody could not be told of what passed a lane"));
+    const { entries } = await log.read(0, 100, AbortSignal.any([]));
+    expect(entries.map(({ event }) => event.uuid)).toEqual(events.map(({ uuid }) => uuid));
+  });
+
   it("[PI-82] lets no project wait for the steps of another", async () => {
     let slow = 0;
     const { step, reached, release } = holdingStep(({ projectId }) => projectId === slow);

@@ -139,7 +139,23 @@ export function startLanes(deps: LanesDeps): Lanes {
     }));
     pendingPersons.addToLane(projectId, entries);
     pendingPersons.passed(projectId, upTo, positions.at(-1) ?? 0);
-    for (const tell of whenDurable) tell();
+    tellAll(whenDurable);
+  }
+
+  /** It comes to nothing, and passes again with the next start. */
+  function undo({ whenUndone }: Became): void {
+    tellAll(whenUndone);
+  }
+
+  /** What somebody who is told fails with changes nothing for the others, nor for the events. */
+  function tellAll(told: readonly (() => void)[]): void {
+    for (const tell of told) {
+      try {
+        tell();
+      } catch (error) {
+        logger.error({ err: error }, "somebody could not be told of what passed a lane");
+      }
+    }
   }
 
   /** Tries until the log takes what passed, or everything stops: `undefined` then. */
@@ -170,7 +186,7 @@ export function startLanes(deps: LanesDeps): Lanes {
       })
       .then(() => {
         running.delete(projectId);
-        if (log.lanes.waiting().has(projectId)) wake(projectId);
+        if (log.lanes.end(projectId) > log.lanes.begin(projectId)) wake(projectId);
       });
     running.set(projectId, followed);
   }
@@ -201,11 +217,6 @@ interface Became {
   readonly captured: readonly CapturedEvent[];
   readonly whenDurable: readonly (() => void)[];
   readonly whenUndone: readonly (() => void)[];
-}
-
-/** It comes to nothing, and passes again with the next start. */
-function undo({ whenUndone }: Became): void {
-  for (const tell of whenUndone) tell();
 }
 
 /** What a run came to is durable only as a whole: it should not take long, nor many commits. */
