@@ -5,7 +5,6 @@ import {
   type PersonStoreFixture,
   personStoreContract,
 } from "../../persons/person-store.contract.ts";
-import { createPersonRecords } from "./person-records.ts";
 import { createPersonStore } from "./person-store.ts";
 import { projectsAndUsers } from "./projects-and-users.setup.ts";
 import { describeEachSqlEngine, type OpenDatabase } from "./sql-engines.contract.ts";
@@ -31,20 +30,10 @@ async function openFixture(open: OpenDatabase): Promise<PersonStoreFixture> {
       reportFault: () => {},
     });
   const { newProject, newStaticCohort } = await projectsAndUsers(database);
-  let store = newStore();
-  const secondStore = database.capabilities.isExclusive ? store : newStore();
+  const store = newStore();
   return {
-    get store() {
-      return store;
-    },
-    secondStore,
-    restart() {
-      store = newStore();
-    },
-    async changeByHand(projectId, distinctId, { changes, now }) {
-      const records = createPersonRecords(database, store);
-      await records.changeProperties(projectId, { distinctId }, changes, { now });
-    },
+    store,
+    secondStore: database.capabilities.isExclusive ? store : newStore(),
     groupTypeNotices,
     continuityFlagKeys,
     newProject: () => newProject(),
