@@ -263,7 +263,7 @@ function decodePerson(
   row: Pick<
     Selectable<Schema["persons"]>,
     "id" | "uuid" | "properties" | "property_times" | "created_at" | "is_identified"
-  > & { has_times_apart: number | boolean },
+  >,
 ): LedgerPerson {
   const createdAt = decodeInstant(row.created_at);
   const stored: StoredPerson = {
@@ -271,7 +271,6 @@ function decodePerson(
     uuid: row.uuid,
     createdAt,
     isIdentified: decodeBoolean(row.is_identified),
-    hasTimesApart: Boolean(row.has_times_apart),
     readProperties: () => decodeSheet(row),
     textLength: row.properties.length,
   };
