@@ -9,10 +9,9 @@ import { PropertySheet, type StoredProperties } from "@hedgerow/core/persons/pro
 import type { Selectable, Transaction } from "kysely";
 import type { PersonOutcome } from "../../persons/person-store.ts";
 import { personUuid } from "../../persons/person-uuid.ts";
-import { createSlices } from "../../platform/slices.ts";
 import { decodeBoolean, decodeInstant, decodeJson } from "./codec.ts";
 import type { HeldPersons } from "./held-persons.ts";
-import { inTurns, TURN_MS } from "./in-turns.ts";
+import { inTurns, startTurns } from "./in-turns.ts";
 import { lockForRun, PERSONS_CONSUMER } from "./person-lock.ts";
 import type { PersonStatements } from "./person-statements.ts";
 import { releasesOf } from "./released-ids.ts";
@@ -53,12 +52,12 @@ export async function applyToPersons(
   const version = await lockForRun(transaction, statements);
   const { position } = version;
   held.begin(version);
-  const slices = createSlices(TURN_MS);
+  const turns = startTurns();
   const runs = new Map<number, ProjectRun>();
   const repeated: number[] = [];
   for (let at = 0; at < entries.length; at++) {
     const entry = entries[at] as LoggedEvent;
-    if (slices.isOver()) await slices.next();
+    if (turns.isOver()) await turns.next();
     const { projectId } = entry.event;
     let run = runs.get(projectId);
     if (!run) {
@@ -77,7 +76,7 @@ export async function applyToPersons(
   const outcomes: PersonOutcome[] = [];
   for (let at = 0; at < entries.length; at++) {
     const entry = entries[at] as LoggedEvent;
-    if (slices.isOver()) await slices.next();
+    if (turns.isOver()) await turns.next();
     const update = updates[at] as PersonUpdate;
     const run = runs.get(entry.event.projectId);
     if (!run?.ledger) {
