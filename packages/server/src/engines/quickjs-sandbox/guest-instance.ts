@@ -147,6 +147,8 @@ export class GuestInstance {
   readonly #timers = new Map<number, NodeJS.Timeout>();
   #endSetUp: ((failure: GuestFailure | null) => void) | null = null;
   #current: Task;
+  /** What the machine was stopped for, until there is a new one. */
+  #exceeded: GuestCause | null = null;
   #underRun: RunUnderWay | null = null;
   #shapes = new ShapeTable();
   /** How many shapes the machine knows. */
@@ -522,7 +524,7 @@ export class GuestInstance {
     batch.outcomes[index] = this.#judge(batch, index, text, waiting.task.spending.cpuMs);
   }
 
-  #judge({ scanned }: Batch, index: number, text: string, cpuMs: number): ThreadOutcome {
+  #judge({ id, scanned }: Batch, index: number, text: string, cpuMs: number): ThreadOutcome {
     const { outputLength } = this.settings.limits;
     if (text.length > outputLength) {
       return failed(`the event became larger than ${outputLength} characters`, true, cpuMs);
@@ -534,8 +536,9 @@ export class GuestInstance {
     if (isChanged && nestsDeeper(text, MAX_DEPTH)) {
       return failed(`the event became nested deeper than ${MAX_DEPTH}`, true, cpuMs);
     }
-    // An interrupted promise rejects with the engine's own words.
-    if (text === INTERRUPTED) {
+    // What is interrupted fails with whatever the engine then comes upon.
+    const exceeded = this.#exceeded;
+    if (text.startsWith("!") && exceeded?.id === id && exceeded.event === index) {
       return failed(
         `it computed for longer than ${this.settings.limits.eventCpuMs} ms`,
         true,
@@ -756,6 +759,7 @@ export class GuestInstance {
 
   #dropMachine(): void {
     this.#machine = null;
+    this.#exceeded = null;
     this.#machineNumber += 1;
     // What the next one is told is told piece by piece again.
     this.#shapes = new ShapeTable();
@@ -839,7 +843,9 @@ export class GuestInstance {
       mustStop: () => {
         Atomics.add(this.#platform.beat, BEAT.count, 1);
         this.#lookAtMark();
-        return this.#meter.settle() || !isCurrent();
+        const isExceeded = this.#meter.settle();
+        if (isExceeded) this.#exceeded ??= this.#current.cause;
+        return isExceeded || !isCurrent();
       },
       call: (op, argument) => {
         if (!isCurrent()) return undefined;
@@ -1021,7 +1027,6 @@ export class GuestInstance {
   }
 }
 
-const INTERRUPTED = '!"InternalError: interrupted"';
 const OUT_OF_MEMORY = '!"InternalError: out of memory';
 const NOT_RUN: ThreadOutcome = { text: "?", isLimit: false, cpuMs: 0 };
 const STOPPED: GuestFailure = { reason: "it was stopped", isLimit: false, wantsRetry: false };
