@@ -11,6 +11,8 @@ export interface StoredPerson {
   readonly uuid: string;
   readonly createdAt: Date;
   readonly isIdentified: boolean;
+  /** Whether the times of the properties are stored apart from the person's row. */
+  readonly hasTimesApart: boolean;
   readonly readProperties: () => PropertySheet;
   /** Length of the properties as JSON text, roughly. */
   readonly textLength: number;
@@ -37,6 +39,10 @@ export class LedgerPerson {
   isChanged: boolean;
   /** True once the time of creation is another one than what is stored. */
   hasNewCreation = false;
+  /** True once the person is identified, and was not before. */
+  isNewlyIdentified = false;
+  /** Whether times of the properties are stored apart that count instead of those of the row. */
+  hasTimesApart: boolean;
   /** True once anything has changed at all: the ledger's `touched` has the person then. */
   isTouched = false;
   /** The person this one became part of. */
@@ -52,6 +58,7 @@ export class LedgerPerson {
     this.uuid = uuid;
     this.createdAt = createdAt;
     this.isIdentified = stored?.isIdentified ?? false;
+    this.hasTimesApart = stored?.hasTimesApart ?? false;
     this.isChanged = stored === null;
     this.#stored = stored;
   }
@@ -83,8 +90,15 @@ export class LedgerPerson {
     return this.#sheet?.textLength ?? this.#stored?.textLength ?? 0;
   }
 
+  /** Whether nothing that is stored with a changed person is new but times of its properties. */
+  get hasNewTimesOnly(): boolean {
+    return !this.hasNewCreation && !this.isNewlyIdentified && !this.sheet.hasNewValues;
+  }
+
   /** The person as it is now is stored under its row. */
   settle(): void {
+    this.#sheet?.settle();
+    this.isNewlyIdentified = false;
     this.isChanged = false;
     this.hasNewCreation = false;
     this.isTouched = false;
@@ -266,6 +280,7 @@ export class PersonLedger {
     this.#touch(survivor);
     if (!survivor.isIdentified) {
       survivor.isIdentified = true;
+      survivor.isNewlyIdentified = true;
       survivor.isChanged = true;
     }
     const hashKey = link.isIdentification || (other && !known) ? link.otherId : distinctId;

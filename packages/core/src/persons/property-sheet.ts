@@ -75,6 +75,8 @@ export class PropertySheet {
   #text: string | undefined;
   /** Whether the text says what the entries say. */
   #isWritten = false;
+  /** Whether any value changed since `settle`: else nothing did but times. */
+  #hasNewValues = false;
   /** Whether any name may be an index, which objects put before all others. */
   #mayHaveIndexes = false;
   /** What the latest event said by itself, and where that is: the next says mostly the same names. */
@@ -144,6 +146,16 @@ export class PropertySheet {
   /** Length of the properties' JSON text. */
   get textLength(): number {
     return this.#length + 1;
+  }
+
+  /** Whether any value came, changed or went since `settle`, not just when it was said. */
+  get hasNewValues(): boolean {
+    return this.#hasNewValues;
+  }
+
+  /** The sheet as it is now is stored. */
+  settle(): void {
+    this.#hasNewValues = false;
   }
 
   /** JSON text of the properties, as `state` has them. */
@@ -422,6 +434,7 @@ export class PropertySheet {
     this.#insert(entry);
     this.#length += lengthIn(entry);
     this.#isWritten = false;
+    this.#hasNewValues = true;
   }
 
   #insert(entry: Entry): void {
@@ -438,12 +451,14 @@ export class PropertySheet {
     entry.length = entry.member.length;
     this.#length += entry.length + 1;
     this.#isWritten = false;
+    this.#hasNewValues = true;
   }
 
   /** Something of the text is gone, or not where it was: it has to be written anew. */
   #rewrite(): void {
     this.#text = undefined;
     this.#automatic = undefined;
+    this.#hasNewValues = true;
   }
 
   /** Notes the time at which an absent property was removed. */

@@ -15,73 +15,118 @@ export function personModelContract(open: () => Promise<PersonStoreFixture>): vo
   });
   afterAll(() => fixture.close());
 
-  test("[PE-11] any events, in runs of any length and replayed at will, give what applying them one by one gives", async () => {
-    await fc.assert(
-      fc.asyncProperty(someEvents, fc.array(someRun), async (drafts, runs) => {
-        const projectId = await fixture.newProject();
-        fixture.continuityFlagKeys.set(projectId, ["f", "g"]);
-        const entries = drafts.map((draft) => ({
-          position: ++position,
-          event: someEvent({ ...draft, projectId }),
-        }));
-        const model = new ModelPersons(projectId);
-        const expected = entries.map(({ event }) => model.apply(event));
+  async function expectSameAsModel(drafts: readonly Draft[], runs: readonly Run[]): Promise<void> {
+    const projectId = await fixture.newProject();
+    fixture.continuityFlagKeys.set(projectId, ["f", "g"]);
+    const entries = drafts.map((draft) => ({
+      position: ++position,
+      event: someEvent({ ...draft, projectId }),
+    }));
+    const model = new ModelPersons(projectId);
+    const expected: unknown[] = [];
 
-        const merges = new Map<number, unknown>();
-        let next = 0;
-        for (const { length, replayed } of [...runs, { length: entries.length, replayed: 3 }]) {
-          const start = Math.max(0, next - replayed);
-          const outcomes = await fixture.store.applyEvents(entries.slice(start, next + length));
-          for (const [index, { merged, personId, warnings }] of outcomes.entries()) {
-            if (start + index < next) expect(merged).toEqual(merges.get(start + index) ?? null);
-            else expect({ personId, merged, warnings }).toEqual(expected[start + index]);
-            merges.set(start + index, merged);
-          }
-          next = Math.min(entries.length, next + length);
-        }
+    const merges = new Map<number, unknown>();
+    let next = 0;
+    const last: Run = { length: entries.length, replayed: 3, isLastOfProcess: false, byHand: null };
+    for (const { length, replayed, isLastOfProcess, byHand } of [...runs, last]) {
+      const start = Math.max(0, next - replayed);
+      for (const { event } of entries.slice(next, next + length)) {
+        expected.push(model.apply(event));
+      }
+      const outcomes = await fixture.store.applyEvents(entries.slice(start, next + length));
+      for (const [index, { merged, personId, warnings }] of outcomes.entries()) {
+        if (start + index < next) expect(merged).toEqual(merges.get(start + index) ?? null);
+        else expect({ personId, merged, warnings }).toEqual(expected[start + index]);
+        merges.set(start + index, merged);
+      }
+      next = Math.min(entries.length, next + length);
+      if (isLastOfProcess) fixture.restart();
+      if (byHand) {
+        const { distinctId, $set, $unset, second } = byHand;
+        const set = new Map(Object.entries($set));
+        const changes = { setOnce: new Map(), set, unset: $unset };
+        const now = timeOf(second);
+        await fixture.changeByHand(projectId, distinctId, { changes, now });
+        model.changeByHand(distinctId, { $set, $unset }, now);
+      }
+    }
 
-        for (const distinctId of IDS) {
-          const stored = await fixture.store.personByDistinctId(projectId, distinctId);
-          const facts = await fixture.store.factsFor({
-            projectId,
-            distinctId,
-            anonDistinctId: null,
-            person: true,
-            staticCohorts: true,
-            hashKeyOverrides: true,
-            groups: { org: "acme" },
-          });
-          expect({
-            stored: stored && {
-              uuid: stored.uuid,
-              distinctIds: stored.distinctIds,
-              properties: stored.properties,
-              createdAt: stored.createdAt,
-              isIdentified: stored.isIdentified,
-            },
-            facts,
-          }).toEqual(model.describe(distinctId));
-        }
-      }),
-      { numRuns: 60 },
-    );
+    for (const distinctId of IDS) {
+      const stored = await fixture.store.personByDistinctId(projectId, distinctId);
+      const facts = await fixture.store.factsFor({
+        projectId,
+        distinctId,
+        anonDistinctId: null,
+        person: true,
+        staticCohorts: true,
+        hashKeyOverrides: true,
+        groups: { org: "acme" },
+      });
+      expect({
+        stored: stored && {
+          uuid: stored.uuid,
+          distinctIds: stored.distinctIds,
+          properties: stored.properties,
+          createdAt: stored.createdAt,
+          isIdentified: stored.isIdentified,
+        },
+        facts,
+      }).toEqual(model.describe(distinctId));
+    }
+  }
+
+  test("[PE-11] any events, in runs of any length, replayed at will, with restarts and changes by hand in between, give what applying them one by one gives", async () => {
+    await fc.assert(fc.asyncProperty(someEvents, fc.array(someRun), expectSameAsModel), {
+      numRuns: 60,
+    });
+  });
+
+  test("[PE-32] events that mostly say again what is known, at any times, give what applying them one by one gives", async () => {
+    const runs = fc.array(someRun, { minLength: 10, maxLength: 20 });
+    await fc.assert(fc.asyncProperty(someRepetitions, runs, expectSameAsModel), { numRuns: 40 });
   });
 }
 
 const IDS = ["a", "b", "c", "d", "e"];
 const KEYS = ["x", "y", "__proto__"];
 const start = Date.parse("2026-05-01T12:00:00Z");
+const timeOf = (second: number) => new Date(start + second * 1000);
+
+/** Events that are applied together, and what happens before the next ones. */
+interface Run {
+  readonly length: number;
+  /** How many of the events before are applied again with them. */
+  readonly replayed: number;
+  readonly isLastOfProcess: boolean;
+  readonly byHand: {
+    readonly distinctId: string;
+    readonly $set: JsonObject;
+    readonly $unset: string[];
+    readonly second: number;
+  } | null;
+}
 
 type Draft = Pick<CapturedEvent, "event" | "distinctId" | "properties" | "timestamp">;
 
-const someRun = fc.record({
+const someRun: fc.Arbitrary<Run> = fc.record({
   length: fc.integer({ min: 1, max: 6 }),
   replayed: fc.integer({ min: 0, max: 4 }),
+  isLastOfProcess: fc.boolean(),
+  byHand: fc.option(
+    fc.record({
+      distinctId: fc.constantFrom(...IDS),
+      $set: fc.dictionary(fc.constantFrom(...KEYS), fc.nat(1)),
+      $unset: fc.subarray(KEYS),
+      second: fc.nat(20),
+    }),
+    { freq: 3 },
+  ),
 });
 
 const someChanges: fc.Arbitrary<JsonObject> = fc.record(
   {
-    $set: fc.dictionary(fc.constantFrom(...KEYS), fc.nat(3)),
+    // Often what is there already: then only its time moves.
+    $set: fc.dictionary(fc.constantFrom(...KEYS), fc.nat(1)),
     $set_once: fc.dictionary(fc.constantFrom(...KEYS), fc.nat(3)),
     $unset: fc.subarray(KEYS),
     $groups: fc.constantFrom({ org: "acme" }, { team: 1 }),
@@ -109,7 +154,7 @@ const someEvents: fc.Arbitrary<Draft[]> = fc.array(
     .map(({ distinctId, other, name, changes, second }) => ({
       event: name,
       distinctId,
-      timestamp: new Date(start + second * 1000),
+      timestamp: timeOf(second),
       properties: {
         ...changes,
         ...(name === "$identify" ? { $anon_distinct_id: other } : { alias: other }),
@@ -119,6 +164,38 @@ const someEvents: fc.Arbitrary<Draft[]> = fc.array(
       },
     })),
   { maxLength: 25 },
+);
+
+const someRepetitions: fc.Arbitrary<Draft[]> = fc.array(
+  fc
+    .record({
+      distinctId: fc.constantFrom("a", "a", "b"),
+      name: fc.oneof(
+        { arbitrary: fc.constant("clicked"), weight: 20 },
+        { arbitrary: fc.constantFrom("$identify", "$merge_dangerously"), weight: 1 },
+      ),
+      value: fc.oneof(
+        { arbitrary: fc.constant(0), weight: 4 },
+        { arbitrary: fc.nat(3), weight: 1 },
+      ),
+      $unset: fc.oneof(
+        { arbitrary: fc.constant([]), weight: 6 },
+        { arbitrary: fc.subarray(KEYS), weight: 1 },
+      ),
+      second: fc.nat(20),
+    })
+    .map(({ distinctId, name, value, $unset, second }) => ({
+      event: name,
+      distinctId,
+      timestamp: timeOf(second),
+      properties: {
+        $set: { x: value },
+        $set_once: { y: value },
+        $unset,
+        ...(name === "$identify" ? { $anon_distinct_id: "b" } : { alias: "b" }),
+      },
+    })),
+  { minLength: 20, maxLength: 40 },
 );
 
 interface Fact {
@@ -170,6 +247,11 @@ class ModelPersons {
     const person = this.#find(distinctId) ?? this.#create(distinctId, at);
     change(person.facts, properties, at);
     return { personId: person.uuid, merged, warnings };
+  }
+
+  changeByHand(distinctId: string, changes: JsonObject, now: Date): void {
+    const person = this.#find(distinctId);
+    if (person) change(person.facts, changes, now.getTime());
   }
 
   describe(distinctId: string) {

@@ -1,5 +1,6 @@
 import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
 import type { JsonObject } from "@hedgerow/core/json";
+import type { PropertyChanges } from "@hedgerow/core/persons/property-sheet";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import {
   type FactsQuery,
@@ -14,6 +15,14 @@ export interface PersonStoreFixture {
   readonly store: PersonStore;
   /** The store of another process on the same database; the same store where there can be none. */
   readonly secondStore: PersonStore;
+  /** Makes `store` another one on the same database, as if the process had begun anew. */
+  restart(): void;
+  /** Changes properties of an id's person by hand; nothing where nobody has the id. */
+  changeByHand(
+    projectId: number,
+    distinctId: string,
+    change: { readonly changes: PropertyChanges; readonly now: Date },
+  ): Promise<void>;
   /** The project ids told to `onGroupTypeAdded`, in order. */
   readonly groupTypeNotices: readonly number[];
   /** What `continuityFlagKeys` answers, by project. */

@@ -9,9 +9,10 @@ import { PropertySheet, type StoredProperties } from "@hedgerow/core/persons/pro
 import type { Selectable, Transaction } from "kysely";
 import type { PersonOutcome } from "../../persons/person-store.ts";
 import { personUuid } from "../../persons/person-uuid.ts";
+import { createSlices } from "../../platform/slices.ts";
 import { decodeBoolean, decodeInstant, decodeJson } from "./codec.ts";
 import type { HeldPersons } from "./held-persons.ts";
-import { inTurns, startTurns } from "./in-turns.ts";
+import { inTurns, TURN_MS } from "./in-turns.ts";
 import { lockForRun, PERSONS_CONSUMER } from "./person-lock.ts";
 import type { PersonStatements } from "./person-statements.ts";
 import { releasesOf } from "./released-ids.ts";
@@ -52,12 +53,12 @@ export async function applyToPersons(
   const version = await lockForRun(transaction, statements);
   const { position } = version;
   held.begin(version);
-  const turns = startTurns();
+  const slices = createSlices(TURN_MS);
   const runs = new Map<number, ProjectRun>();
   const repeated: number[] = [];
   for (let at = 0; at < entries.length; at++) {
     const entry = entries[at] as LoggedEvent;
-    if (turns.isOver()) await turns.next();
+    if (slices.isOver()) await slices.next();
     const { projectId } = entry.event;
     let run = runs.get(projectId);
     if (!run) {
@@ -76,7 +77,7 @@ export async function applyToPersons(
   const outcomes: PersonOutcome[] = [];
   for (let at = 0; at < entries.length; at++) {
     const entry = entries[at] as LoggedEvent;
-    if (turns.isOver()) await turns.next();
+    if (slices.isOver()) await slices.next();
     const update = updates[at] as PersonUpdate;
     const run = runs.get(entry.event.projectId);
     if (!run?.ledger) {
@@ -262,7 +263,7 @@ function decodePerson(
   row: Pick<
     Selectable<Schema["persons"]>,
     "id" | "uuid" | "properties" | "property_times" | "created_at" | "is_identified"
-  >,
+  > & { has_times_apart: number | boolean },
 ): LedgerPerson {
   const createdAt = decodeInstant(row.created_at);
   const stored: StoredPerson = {
@@ -270,6 +271,7 @@ function decodePerson(
     uuid: row.uuid,
     createdAt,
     isIdentified: decodeBoolean(row.is_identified),
+    hasTimesApart: Boolean(row.has_times_apart),
     readProperties: () => decodeSheet(row),
     textLength: row.properties.length,
   };

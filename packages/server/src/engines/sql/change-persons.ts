@@ -5,6 +5,7 @@ import { personUuid } from "../../persons/person-uuid.ts";
 import { decodeSheet } from "./apply-to-persons.ts";
 import { encodeBoolean, encodeInstant, encodeJson } from "./codec.ts";
 import { inTurns } from "./in-turns.ts";
+import { propertyTimes } from "./person-statements.ts";
 import { releaseIds, releasesOf } from "./released-ids.ts";
 import { encodeSheet } from "./save-person-ledger.ts";
 import type { Schema } from "./schema.ts";
@@ -54,20 +55,31 @@ export async function changePersonProperties(
   { changes, now }: { changes: PropertyChanges; now: Date },
 ): Promise<{ readonly personId: number } | "too-long" | undefined> {
   const row = await transaction
-    .selectFrom("persons")
-    .select(["properties", "property_times"])
-    .where("id", "=", personId)
+    .selectFrom("persons as p")
+    .leftJoin("person_times as t", "t.person_id", "p.id")
+    .select(["p.properties", propertyTimes])
+    .where("p.id", "=", personId)
     .executeTakeFirst();
   if (!row) return undefined;
   const sheet = decodeSheet(row);
   const outcome = sheet.apply(changes, encodeInstant(now));
   if (outcome === "too-long") return outcome;
+  await writeSheet(transaction, personId, sheet);
+  return { personId };
+}
+
+/** Writes all of a person's properties, times included, into its row. */
+async function writeSheet(
+  transaction: Transaction<Schema>,
+  personId: number,
+  sheet: PropertySheet,
+): Promise<void> {
   await transaction
     .updateTable("persons")
     .set(encodeSheet(sheet))
     .where("id", "=", personId)
     .execute();
-  return { personId };
+  await transaction.deleteFrom("person_times").where("person_id", "=", personId).execute();
 }
 
 /** Gives every id of a person but one to a new person of its own. */
@@ -100,11 +112,7 @@ export async function splitPerson(
   const keptId = split.mainDistinctId ?? distinctIds[0];
   if (keptId === undefined || !distinctIds.includes(keptId)) return "unknown-distinct-id";
   if (split.mainDistinctId === null) {
-    await transaction
-      .updateTable("persons")
-      .set(encodeSheet(new PropertySheet()))
-      .where("id", "=", person.id)
-      .execute();
+    await writeSheet(transaction, person.id, new PropertySheet());
   }
   const movedIds = distinctIds.filter((id) => id !== keptId);
   await releaseIds(transaction, [person.id], keptId);

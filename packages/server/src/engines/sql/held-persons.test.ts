@@ -12,8 +12,8 @@ const person = (id: number, textLength = 10) => {
   const readProperties = () => {
     throw new Error("nobody reads them");
   };
-  const stored = { id, uuid: `uuid-${id}`, createdAt, isIdentified: false, textLength };
-  return new LedgerPerson({ ...stored, readProperties }, stored.uuid, createdAt);
+  const stored = { id, uuid: `uuid-${id}`, createdAt, isIdentified: false, hasTimesApart: false };
+  return new LedgerPerson({ ...stored, textLength, readProperties }, stored.uuid, createdAt);
 };
 
 it("[PE-30] held persons are forgotten when anybody else changed persons, or applying them failed", () => {

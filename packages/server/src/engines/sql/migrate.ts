@@ -18,6 +18,7 @@ import { transformationsAtWork } from "./migrations/0018-transformations-at-work
 import { testAccounts } from "./migrations/0020-test-accounts.ts";
 import { durableCounts } from "./migrations/0023-durable-counts.ts";
 import { secretKeyBackup } from "./migrations/0024-secret-key-backup.ts";
+import { personTimes } from "./migrations/0025-person-times.ts";
 import type { SqlCapabilities, SqlDatabase } from "./sql-database.ts";
 
 /** A migration, written once for every engine. */
@@ -44,6 +45,7 @@ const MIGRATIONS: Readonly<Record<string, SqlMigration>> = {
   "0020-test-accounts": testAccounts,
   "0023-durable-counts": durableCounts,
   "0024-secret-key-backup": secretKeyBackup,
+  "0025-person-times": personTimes,
 };
 
 /** Names of all steps, oldest first. */

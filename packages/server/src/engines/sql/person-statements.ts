@@ -1,3 +1,4 @@
+import { sql } from "kysely";
 import { prepareRows } from "./prepared-rows.ts";
 
 const PERSON_COLUMNS = [
@@ -10,6 +11,9 @@ const PERSON_COLUMNS = [
 ] as const;
 
 const STORED_PERSON_COLUMNS = ["id", ...PERSON_COLUMNS] as const;
+
+/** Of persons `p` with what is apart in `t`: those count that moved since the row was written. */
+export const propertyTimes = sql<string>`coalesce(t.times, p.property_times)`.as("property_times");
 
 /** What is run for nearly every run of events: built once for each database. */
 export function createPersonStatements() {
@@ -40,6 +44,22 @@ export function createPersonStatements() {
     ),
     updatePersons: update(updated),
     updatePersonsWithCreation: update([...updated, "created_at"]),
+    moveTimes: prepareRows(["person_id", "times"], (transaction, rows) =>
+      transaction
+        .insertInto("person_times")
+        .values([...rows])
+        .onConflict((conflict) =>
+          conflict.column("person_id").doUpdateSet((eb) => ({ times: eb.ref("excluded.times") })),
+        ),
+    ),
+    /** For whom the row has the times again. */
+    forgetTimes: prepareRows(["person_id"], (transaction, rows) =>
+      transaction.deleteFrom("person_times").where(
+        "person_id",
+        "in",
+        rows.map((row) => row.person_id),
+      ),
+    ),
     insertDistinctIds: prepareRows(
       ["project_id", "distinct_id", "person_id"],
       (transaction, rows) => transaction.insertInto("person_distinct_ids").values([...rows]),
@@ -49,14 +69,16 @@ export function createPersonStatements() {
       transaction
         .selectFrom("person_distinct_ids as d")
         .innerJoin("persons as p", "p.id", "d.person_id")
+        .leftJoin("person_times as t", "t.person_id", "p.id")
         .select([
           "d.distinct_id",
           "p.id",
           "p.uuid",
           "p.properties",
-          "p.property_times",
+          propertyTimes,
           "p.created_at",
           "p.is_identified",
+          sql<number>`t.person_id is not null`.as("has_times_apart"),
         ])
         .where("d.project_id", "=", rows[0].project_id)
         .where(

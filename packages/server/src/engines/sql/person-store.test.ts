@@ -5,6 +5,7 @@ import {
   type PersonStoreFixture,
   personStoreContract,
 } from "../../persons/person-store.contract.ts";
+import { createPersonRecords } from "./person-records.ts";
 import { createPersonStore } from "./person-store.ts";
 import { projectsAndUsers } from "./projects-and-users.setup.ts";
 import { describeEachSqlEngine, type OpenDatabase } from "./sql-engines.contract.ts";
@@ -30,10 +31,20 @@ async function openFixture(open: OpenDatabase): Promise<PersonStoreFixture> {
       reportFault: () => {},
     });
   const { newProject, newStaticCohort } = await projectsAndUsers(database);
-  const store = newStore();
+  let store = newStore();
+  const secondStore = database.capabilities.isExclusive ? store : newStore();
   return {
-    store,
-    secondStore: database.capabilities.isExclusive ? store : newStore(),
+    get store() {
+      return store;
+    },
+    secondStore,
+    restart() {
+      store = newStore();
+    },
+    async changeByHand(projectId, distinctId, { changes, now }) {
+      const records = createPersonRecords(database, store);
+      await records.changeProperties(projectId, { distinctId }, changes, { now });
+    },
     groupTypeNotices,
     continuityFlagKeys,
     newProject: () => newProject(),

@@ -3,11 +3,12 @@ import type { StoredFacts } from "@hedgerow/core/flags/evaluation-request";
 import { type PersonUpdate, personUpdateOf } from "@hedgerow/core/persons/person-update";
 import type { Transaction } from "kysely";
 import type { PersonStore } from "../../persons/person-store.ts";
+import { createSlices } from "../../platform/slices.ts";
 import { applyToPersons } from "./apply-to-persons.ts";
 import { decodeBoolean, decodeInstant, decodeJson } from "./codec.ts";
 import { createPlainFacts, createRememberingFacts, type FactsReader } from "./facts-reader.ts";
 import { HeldPersons } from "./held-persons.ts";
-import { inTurns, startTurns } from "./in-turns.ts";
+import { inTurns, TURN_MS } from "./in-turns.ts";
 import { asksForPerson } from "./person-facts.ts";
 import { lockPersons, personsPosition } from "./person-lock.ts";
 import { createPersonStatements } from "./person-statements.ts";
@@ -60,9 +61,9 @@ export function createPersonStore(
       if (entries.length === 0) return [];
       const updates: PersonUpdate[] = [];
       const continuityFlagKeys = new Map<number, readonly string[]>();
-      const turns = startTurns();
+      const slices = createSlices(TURN_MS);
       for (const { event } of entries) {
-        if (turns.isOver()) await turns.next();
+        if (slices.isOver()) await slices.next();
         const update = personUpdateOf(event);
         updates.push(update);
         const { projectId } = event;

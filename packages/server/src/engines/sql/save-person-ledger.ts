@@ -86,9 +86,11 @@ async function savePersons(
   const created: LedgerPerson[] = [];
   const changed: LedgerPerson[] = [];
   const changedWithCreation: LedgerPerson[] = [];
+  const moved: LedgerPerson[] = [];
   for (const person of touched) {
     if (person.mergedInto) continue;
     if (person.row === null) created.push(person);
+    else if (person.isChanged && person.hasNewTimesOnly) moved.push(person);
     else if (person.hasNewCreation) changedWithCreation.push(person);
     else if (person.isChanged) changed.push(person);
   }
@@ -109,7 +111,15 @@ async function savePersons(
         transaction,
         some.map((person) => ({ ...encodePerson(projectId, person), id: rowOf(person) })),
       );
+      await forgetTimes(transaction, some, statements);
     }
+  }
+  for await (const some of inTurns(moved)) {
+    await statements.moveTimes(
+      transaction,
+      some.map((person) => ({ person_id: rowOf(person), times: person.sheet.timesText })),
+    );
+    for (const person of some) person.hasTimesApart = true;
   }
   const distinctIds: Insertable<Schema["person_distinct_ids"]>[] = [];
   const moves: { from: number; into: number }[] = [];
@@ -134,6 +144,21 @@ async function savePersons(
   for await (const some of inTurns(hashKeys)) {
     await transaction.insertInto("flag_hash_key_overrides").values(some).execute();
   }
+}
+
+/** For persons whose rows have just been written, times included. */
+async function forgetTimes(
+  transaction: Transaction<Schema>,
+  persons: readonly LedgerPerson[],
+  statements: PersonStatements,
+): Promise<void> {
+  const apart = persons.filter((person) => person.hasTimesApart);
+  if (apart.length === 0) return;
+  await statements.forgetTimes(
+    transaction,
+    apart.map((person) => ({ person_id: rowOf(person) })),
+  );
+  for (const person of apart) person.hasTimesApart = false;
 }
 
 function rowOf({ row }: LedgerPerson): number {

@@ -268,6 +268,12 @@ export interface Schema {
     created_at: number;
     is_identified: number;
   };
+  /** Of persons of whom only times of properties moved since their row was written: those times. */
+  person_times: {
+    person_id: number;
+    /** As `property_times` of the row, instead of which they count. */
+    times: string;
+  };
   person_distinct_ids: {
     project_id: number;
     distinct_id: string;
