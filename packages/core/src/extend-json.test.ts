@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { extendJson, extendJsonText } from "./extend-json.ts";
+import { extendedLength, extendJson, extendJsonText, missingIn } from "./extend-json.ts";
 import type { JsonObject } from "./json.ts";
 
 const objects = fc.dictionary(
@@ -27,8 +27,10 @@ it("[PI-45] an object is extended by what it lacks, with keys of any name, and s
 it("[PI-45] the text of an object is extended without reading it", () => {
   fc.assert(
     fc.property(objects, objects, (object, added) => {
-      const text = extendJsonText(JSON.stringify(object), object, added);
+      const missing = missingIn(object, added);
+      const text = extendJsonText(JSON.stringify(object), JSON.stringify(missing));
       const extended = JSON.stringify(extendJson(object, added));
+      expect(text).toHaveLength(extendedLength(JSON.stringify(object), JSON.stringify(missing)));
       expect(JSON.stringify(JSON.parse(text))).toBe(JSON.stringify(JSON.parse(extended)));
     }),
   );

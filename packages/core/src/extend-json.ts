@@ -1,4 +1,3 @@
-import { encodeJson } from "./exact-json.ts";
 import type { Json, JsonObject } from "./json.ts";
 
 /**
@@ -7,7 +6,7 @@ import type { Json, JsonObject } from "./json.ts";
  * into one.
  */
 export function extendJson(object: JsonObject, added: JsonObject): JsonObject {
-  const missing = missingOf(object, added);
+  const missing = missingIn(object, added);
   if (missing === NOTHING) return object;
   // Assigning this key would set the prototype.
   if (Object.hasOwn(object, "__proto__") || Object.hasOwn(missing, "__proto__")) {
@@ -20,26 +19,24 @@ export function extendJson(object: JsonObject, added: JsonObject): JsonObject {
 }
 
 /**
- * JSON text of what {@link extendJson} makes of an object, from the object's own text. Keys stand in
- * it as they were added: where an object would sort them, reading the text does.
- * @param textOf JSON text of what is added, `added` itself as a rule: for whoever adds it again and again
+ * JSON text of an object with more behind what it has, from the texts of both, which have no key in
+ * common. Keys stand in it as they were added: where an object would sort them, reading the text does.
  */
-export function extendJsonText(
-  text: string,
-  object: JsonObject,
-  added: JsonObject,
-  textOf: (added: JsonObject) => string = encodeJson,
-): string {
-  const missing = missingOf(object, added);
-  if (missing === NOTHING) return text;
-  const isEmpty = text.length === 2;
-  return `${text.slice(0, -1)}${isEmpty ? "" : ","}${textOf(missing).slice(1)}`;
+export function extendJsonText(text: string, added: string): string {
+  if (added.length === 2) return text;
+  return text.length === 2 ? added : `${text.slice(0, -1)},${added.slice(1)}`;
 }
 
-const NOTHING: JsonObject = Object.freeze({});
+/** Length of what {@link extendJsonText} makes. */
+export function extendedLength(text: string, added: string): number {
+  if (added.length === 2) return text.length;
+  return text.length === 2 ? added.length : text.length + added.length - 1;
+}
 
-/** What the object lacks of `added`: `added` itself where that is all. */
-function missingOf(object: JsonObject, added: JsonObject): JsonObject {
+export const NOTHING: JsonObject = Object.freeze({});
+
+/** What the object lacks of `added`: `added` itself where that is all, and {@link NOTHING}. */
+export function missingIn(object: JsonObject, added: JsonObject): JsonObject {
   let has = 0;
   let lacks = 0;
   for (const key in added) {

@@ -1,4 +1,5 @@
 import type { JsonObject } from "../json.ts";
+import type { AddedProperties } from "./added-properties.ts";
 
 /** An event as captured: complete, validated, with its time settled; what the log carries. */
 export interface CapturedEvent {
@@ -20,8 +21,10 @@ export interface CapturedEvent {
 export interface LoggedEvent {
   readonly position: number;
   readonly event: CapturedEvent;
-  /** JSON text of the event's properties, where it is at hand. */
+  /** JSON text of the event's own properties, where it is at hand. */
   readonly propertiesText?: string;
+  /** What was added to its properties on the way; `wholeEntry` joins the two. */
+  readonly added?: AddedProperties;
   /** Why the entry cannot be read, where it cannot; its event is then what is left of it. */
   readonly fault?: string;
   /** What became of the event in its project's transformations, where it is through them. */

@@ -1,3 +1,4 @@
+import { NOTHING } from "../extend-json.ts";
 import { type Json, type JsonObject, ownValue } from "../json.ts";
 
 /**
@@ -89,23 +90,32 @@ const WITHOUT_FACTS: ReadonlySet<string> = new Set(["$snapshot", "$performance_e
  * What an event says about its person without being asked to: browser, system, campaign and place,
  * each as the latest and as the initial value. Nothing of the place when the event forbids look-ups
  * by `$geoip_disable`: it then speaks of a server, not of the person.
+ * @param added properties that the event has got beside its own
  */
-export function automaticProperties(event: string, properties: JsonObject): AutomaticProperties {
+export function automaticProperties(
+  event: string,
+  properties: JsonObject,
+  added: JsonObject = NOTHING,
+): AutomaticProperties {
   if (WITHOUT_FACTS.has(event)) return NOTHING_AUTOMATIC;
   const hasPlace = ownValue(properties, "$geoip_disable") !== true;
   const names: AutomaticName[] = [];
   const values: Json[] = [];
-  // Not through lists or pairs, and without asking whose a name is: this is done for every event,
-  // with dozens of names, and no object inherits any of those that are known.
-  for (const name in properties) {
-    const known = automaticNames.get(name);
-    if (known === undefined) continue;
-    const value = properties[name];
-    if (value === undefined) continue;
-    if (!hasPlace && name.startsWith("$geoip_")) continue;
-    names.push(known);
-    values.push(value);
-  }
+  const take = (from: JsonObject) => {
+    // Not through lists or pairs, and without asking whose a name is: this is done for every event,
+    // with dozens of names, and no object inherits any of those that are known.
+    for (const name in from) {
+      const known = automaticNames.get(name);
+      if (known === undefined) continue;
+      const value = from[name];
+      if (value === undefined) continue;
+      if (!hasPlace && name.startsWith("$geoip_")) continue;
+      names.push(known);
+      values.push(value);
+    }
+  };
+  take(properties);
+  take(added);
   // Some mobile SDKs say `$os_name`; it counts as `$os` where that is missing.
   const osName = ownValue(properties, "$os_name");
   if (osName !== undefined && ownValue(properties, "$os") === undefined) {

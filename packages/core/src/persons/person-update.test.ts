@@ -82,6 +82,12 @@ describe("what an event says of its person", () => {
       setOnce: { $initial_geoip_country_code: "NL" },
     });
     expect(changesOf({ ...place, $geoip_disable: true }).set).toEqual({});
+    const { changes } = personUpdateOf(event({ $os: "iOS" }), place);
+    const { names = [], values = [] } = changes.automatic ?? {};
+    expect(names.map(({ name }, at) => [name, values[at]])).toEqual([
+      ["$os", "iOS"],
+      ["$geoip_country_code", "NL"],
+    ]);
   });
 
   it("[PE-6] is nothing of that for recordings", () => {

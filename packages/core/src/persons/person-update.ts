@@ -2,6 +2,7 @@ import { cleanText } from "../events/clean-json.ts";
 import { cutName } from "../events/cut-name.ts";
 import type { CapturedEvent } from "../events/event.ts";
 import { encodeJson } from "../exact-json.ts";
+import { NOTHING } from "../extend-json.ts";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
 import { automaticProperties } from "./automatic-properties.ts";
 import type { PropertyChanges } from "./property-sheet.ts";
@@ -75,8 +76,11 @@ const NO_VALUES: ReadonlyMap<string, Json> = new Map();
 const NO_NAMES: readonly string[] = Object.freeze([]);
 const NO_CHANGES: PropertyChanges = { setOnce: NO_VALUES, set: NO_VALUES, unset: NO_NAMES };
 
-/** What the event does to persons and groups, by its name and properties (posthog-api 9.10). */
-export function personUpdateOf(event: CapturedEvent): PersonUpdate {
+/**
+ * What the event does to persons and groups, by its name and properties (posthog-api 9.10).
+ * @param added properties that it has got beside its own: facts about the person, as some of those are
+ */
+export function personUpdateOf(event: CapturedEvent, added: JsonObject = NOTHING): PersonUpdate {
   const { properties } = event;
   const distinctId = cleanText(event.distinctId);
   const group = event.event === "$groupidentify" ? groupUpdateOf(properties) : null;
@@ -102,7 +106,7 @@ export function personUpdateOf(event: CapturedEvent): PersonUpdate {
   return {
     distinctId,
     keepsPerson: !hasNoPerson,
-    changes: hasNoPerson ? NO_CHANGES : personChanges(event),
+    changes: hasNoPerson ? NO_CHANGES : personChanges(event, added),
     link: linkOf(event, distinctId, warnings),
     groupTypes,
     group: groupUpdate,
@@ -152,9 +156,9 @@ function speaksOfGroupAlone(distinctId: string, group: GroupUpdate | null): bool
   return group !== null && distinctId === `$${group.type}_${group.key}`;
 }
 
-function personChanges({ event, properties }: CapturedEvent): PropertyChanges {
+function personChanges({ event, properties }: CapturedEvent, added: JsonObject): PropertyChanges {
   return {
-    automatic: automaticProperties(event, properties),
+    automatic: automaticProperties(event, properties, added),
     set: mapOf(properties, "$set"),
     setOnce: mapOf(properties, "$set_once"),
     unset: namesToUnset(ownValue(properties, "$unset")),

@@ -191,6 +191,16 @@ describe("the recorder of definitions", () => {
     expect(await world.types({ kind: "person" })).toEqual({ plan: "String", first: "Boolean" });
   });
 
+  test("[ED-8] learns of properties that were added to events as of their own", async () => {
+    const properties = { $geoip_city_name: "Köln", $geoip_latitude: 51 };
+    const added = { properties, text: JSON.stringify(properties) };
+    recorder.note([{ ...world.event("paid", { price: 1 }), added }]);
+    await recorder.flush();
+    expect(await world.types()).toEqual({
+      ...{ price: "Numeric", $geoip_city_name: "String", $geoip_latitude: "Numeric" },
+    });
+  });
+
   test("[ED-8] gives a property its type when a value that has one comes", async () => {
     recorder.note([world.event("paid", { coupon: null, price: 1 })]);
     await recorder.flush();

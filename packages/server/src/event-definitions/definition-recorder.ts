@@ -164,10 +164,10 @@ export async function startDefinitionRecorder(
         ({ position }) => position <= upTo,
       );
       const nowMs = clock().getTime();
-      for (const { position, event } of rows) {
+      for (const row of rows) {
         // What is unwritten is on its way; the rest comes after it.
-        if (!memory.note(event, nowMs)) return flushSoon();
-        missed.after = position;
+        if (!memory.note(row, nowMs)) return flushSoon();
+        missed.after = row.position;
       }
       // What is not stored yet is read once it is.
       if (rows.length === 0) pass(Math.max(after, Math.min(upTo, stored)));
@@ -191,8 +191,9 @@ export async function startDefinitionRecorder(
   return {
     note(rows) {
       const nowMs = clock().getTime();
-      for (const { position, event } of rows) {
-        if (memory.note(event, nowMs)) {
+      for (const row of rows) {
+        const { position } = row;
+        if (memory.note(row, nowMs)) {
           seenUpTo = position;
           continue;
         }

@@ -56,7 +56,7 @@ export interface SightingMemory {
    * Learns from an event; about a microsecond where it shows nothing new. False when nothing was
    * learned for want of room: what is unwritten has to be taken first.
    */
-  note(event: PlacedEvent["event"], nowMs: number): boolean;
+  note(seen: Pick<PlacedEvent, "event" | "added">, nowMs: number): boolean;
   /** True once so much is unwritten that it should be taken. */
   isFull(): boolean;
   /** What is to be written, by project. It counts as written unless it is put back. */
@@ -192,6 +192,20 @@ export function createSightingMemory(): SightingMemory {
     remember(event[state], name);
   }
 
+  function learnEventProperties(
+    project: KnownProject,
+    event: KnownEvent,
+    { name, properties }: { name: string; properties: JsonObject },
+    times: { atMs: number; nowMs: number },
+  ): void {
+    for (const property in properties) {
+      if (event.settled.has(property)) continue;
+      const value = ownValue(properties, property);
+      if (event.untyped.has(property) && typeof value === "object") continue;
+      learnEventProperty(project, event, { event: name, property }, { value, ...times });
+    }
+  }
+
   function learnAll(
     project: KnownProject,
     known: KnownNames,
@@ -222,7 +236,7 @@ export function createSightingMemory(): SightingMemory {
   }
 
   return {
-    note(seen, nowMs) {
+    note({ event: seen, added }, nowMs) {
       if (unwrittenCount >= MAX_UNWRITTEN) return false;
       if (rememberedCount >= MAX_REMEMBERED) {
         projects.clear();
@@ -241,12 +255,15 @@ export function createSightingMemory(): SightingMemory {
         learnGroup(project, properties, { atMs, nowMs });
         return true;
       }
-      for (const name in properties) {
-        if (event.settled.has(name)) continue;
-        const value = ownValue(properties, name);
-        if (event.untyped.has(name) && typeof value === "object") continue;
-        const names = { event: seen.event, property: name };
-        learnEventProperty(project, event, names, { value, atMs, nowMs });
+      const name = seen.event;
+      learnEventProperties(project, event, { name, properties }, { atMs, nowMs });
+      if (added) {
+        learnEventProperties(
+          project,
+          event,
+          { name, properties: added.properties },
+          { atMs, nowMs },
+        );
       }
       for (const set of ["$set", "$set_once"]) {
         const values = ownValue(properties, set);

@@ -72,6 +72,20 @@ export function describeEventStore(title: string, create: () => Promise<Reopenab
       expect(JSON.stringify(stored?.properties)).toBe(JSON.stringify(properties));
     });
 
+    it("[PI-45] stores what was added to events with their own properties, however long those are", async () => {
+      const place = { $geoip_city_name: "Köln", $geoip_country_code: "DE" };
+      const added = { properties: place, text: JSON.stringify(place) };
+      const lengths = [0, 10, 4070, 12_200, 12_270, 50_000];
+      const own = [{}, ...lengths.map((length) => ({ text: "x".repeat(length) }))];
+      const rows = own.map((properties, index) => ({
+        ...sampleRow(index + 1, { properties }),
+        added,
+      }));
+      expect(await insert(rows)).toMatchObject({ stored: rows.length });
+      const stored = (await find()).map(({ properties }) => properties);
+      expect(stored).toEqual(own.map((properties) => ({ ...properties, ...place })));
+    });
+
     it("[ES-26] stores rows that were packed before like others, beside them, and in any order", async () => {
       const long = "x".repeat(30_000);
       const rows = [1, 2, 3, 4, 5, 6].map((position) => ({

@@ -1,3 +1,4 @@
+import type { AddedProperties } from "@hedgerow/core/events/added-properties";
 import type { CapturedEvent } from "@hedgerow/core/events/event";
 import type { JsonObject } from "@hedgerow/core/json";
 
@@ -16,6 +17,8 @@ export interface EventRow {
    * that text already: the store then need not write them again. The store believes it.
    */
   readonly propertiesText?: string;
+  /** What is stored beside the event's own properties; none of them is there as well. */
+  readonly added?: AddedProperties;
 }
 
 /**
@@ -97,6 +100,8 @@ export interface EventPage {
 export interface PlacedEvent {
   readonly position: number;
   readonly event: Pick<CapturedEvent, "projectId" | "event" | "properties" | "receivedAt">;
+  /** What there is beside the event's own properties. */
+  readonly added?: AddedProperties;
 }
 
 /** A condition on properties, with what lets a store skip events without reading them. */

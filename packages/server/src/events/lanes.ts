@@ -1,4 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { wholeEntry } from "@hedgerow/core/events/added-properties";
 import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
 import type { GeoIp } from "../persons/geo-ip.ts";
 import { atMost } from "../platform/at-most.ts";
@@ -229,7 +230,8 @@ function nextLength(length: number, tookMs: number): number {
 function passedEventOf({ event, propertiesText }: LoggedEvent, outcome: StepsOutcome): PassedEvent {
   switch (outcome.kind) {
     case "keep": {
-      const { changedBy, entry } = outcome;
+      const { changedBy } = outcome;
+      const entry = wholeEntry(outcome.entry);
       const renamed = entry.event.uuid === event.uuid ? {} : { renamedFrom: event.uuid };
       return {
         event: entry.event,

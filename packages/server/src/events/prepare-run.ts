@@ -120,13 +120,14 @@ export function createRunPreparation(deps: PreparationDeps): RunPreparation {
     const groupKeys = await groupKeysOf(kept.map(({ event }) => event));
     const rows: EventRow[] = [];
     const merges: PersonMerge[] = [];
-    for (const [index, { position, event, changedBy, propertiesText }] of kept.entries()) {
+    for (const [index, { position, event, changedBy, propertiesText, added }] of kept.entries()) {
       const outcome = outcomes[index];
       if (outcome?.position !== position) throw new Error("a person outcome is missing");
       const { personId, merged, warnings } = outcome;
       rows.push({
         ...{ position, event, personId, groupKeys: groupKeys[index] ?? [], changedBy },
         ...(propertiesText !== undefined && { propertiesText }),
+        ...(added !== undefined && { added }),
       });
       if (merged) merges.push({ position, projectId: event.projectId, ...merged });
       for (const warning of warnings) observer.warned(warning, event);

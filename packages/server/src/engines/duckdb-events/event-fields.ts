@@ -1,20 +1,34 @@
 import { encodeJson, parseExactJson } from "@hedgerow/core/exact-json";
+import { extendedLength, extendJsonText } from "@hedgerow/core/extend-json";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
 import type { EventRow } from "../../events/event-store.ts";
-import { isLongText } from "./long-texts.ts";
-import { HEX_MARK, type PackedRows } from "./packed-rows.ts";
+import { isLongText, mayBeLong } from "./long-texts.ts";
+import { HEX_MARK, NO_MEMBERS, type PackedRows } from "./packed-rows.ts";
 
 const GROUP_COLUMNS = 5;
 /** Longer values name no flag, variant, session or group; they are in the properties all the same. */
 const MAX_COLUMN_CHARS = 1000;
 
-/** How a value comes into a column: from a row and the text of its properties. */
+/** JSON texts of an event's own properties and of those that were added. */
+export interface PropertiesTexts {
+  readonly own: string;
+  readonly more: string;
+  /** Of the text that both are together. */
+  readonly length: number;
+  /** That text, where it is too long to be a field. */
+  readonly long: string | undefined;
+}
+
+/** How a value comes into a column: from a row and the texts of its properties. */
 type Field = { readonly column: string } & (
-  | { readonly type: "integer" | "bigint"; readonly of: (row: EventRow, text: string) => number }
+  | {
+      readonly type: "integer" | "bigint";
+      readonly of: (row: EventRow, texts: PropertiesTexts) => number;
+    }
   | { readonly type: "uuid"; readonly of: (row: EventRow) => string }
   | { readonly type: "timestamp"; readonly of: (row: EventRow) => Date | null }
   | { readonly type: "varchar"; readonly of: (row: EventRow) => string | null }
-  | { readonly type: "json"; readonly of: (row: EventRow, text: string) => string | null }
+  | { readonly type: "properties" }
 );
 
 const property = (column: string, name: string): Field => ({
@@ -34,8 +48,8 @@ export const FIELDS: readonly Field[] = [
   { column: "timestamp", type: "timestamp", of: ({ event }) => event.timestamp },
   { column: "client_timestamp", type: "timestamp", of: ({ event }) => event.clientTimestamp },
   { column: "received_at", type: "timestamp", of: ({ event }) => event.receivedAt },
-  { column: "properties", type: "json", of: (_, text) => (isLongText(text) ? null : text) },
-  { column: "properties_length", type: "integer", of: (_, text) => text.length },
+  { column: "properties", type: "properties" },
+  { column: "properties_length", type: "integer", of: (_, { length }) => length },
   property("feature_flag", "$feature_flag"),
   property("feature_flag_response", "$feature_flag_response"),
   property("session_id", "$session_id"),
@@ -55,21 +69,30 @@ export const FIELDS: readonly Field[] = [
   },
 ];
 
+/** The texts of a row's properties; those at hand are believed. */
+export function propertiesTextsOf({ event, propertiesText, added }: EventRow): PropertiesTexts {
+  const own = propertiesText ?? encodeJson(event.properties);
+  const more = added?.text ?? NO_MEMBERS;
+  const length = extendedLength(own, more);
+  // As a rule the length alone tells, and nobody puts the two together.
+  const text = mayBeLong(length) ? extendJsonText(own, more) : "";
+  return { own, more, length, long: isLongText(text) ? text : undefined };
+}
+
 /**
  * Packs a row; what of it DuckDB could not take, throws here or there.
- * @param text of its properties
  * @returns whether any of its fields is written in hexadecimal digits
  */
-export function packRow(packed: PackedRows, row: EventRow, text: string): boolean {
-  for (const field of FIELDS) packField(packed, field, row, text);
+export function packRow(packed: PackedRows, row: EventRow, texts: PropertiesTexts): boolean {
+  for (const field of FIELDS) packField(packed, field, row, texts);
   return packed.endRow();
 }
 
-function packField(packed: PackedRows, field: Field, row: EventRow, text: string): void {
+function packField(packed: PackedRows, field: Field, row: EventRow, texts: PropertiesTexts): void {
   switch (field.type) {
     case "integer":
     case "bigint":
-      packed.whole(field.of(row, text));
+      packed.whole(field.of(row, texts));
       return;
     case "uuid":
       packed.text(readUuid(field.of(row)));
@@ -80,12 +103,10 @@ function packField(packed: PackedRows, field: Field, row: EventRow, text: string
       else packed.whole(time.getTime());
       return;
     }
-    case "json": {
-      const json = field.of(row, text);
-      if (json === null) packed.absent();
-      else packed.json(json);
+    case "properties":
+      if (texts.long !== undefined) packed.absent();
+      else packed.json(texts.own, texts.more);
       return;
-    }
     default: {
       const value = field.of(row);
       if (value === null) packed.absent();

@@ -64,7 +64,7 @@ function insertionOf(hasHex: boolean): string {
           ? `case when starts_with(${field}, chr(${HEX_MARK})) then decode(unhex(substr(${field}, 2)))
               else ${text} end as ${column}`
           : `${text} as ${column}`;
-      case "json":
+      case "properties":
         return `${text} as ${column}`;
       default:
         return `${field}::${type} as ${column}`;

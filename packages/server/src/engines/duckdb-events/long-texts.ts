@@ -32,8 +32,13 @@ export async function createTextTables(connection: DuckDBConnection): Promise<vo
 
 /** Whether a text has to be kept in pieces. */
 export function isLongText(text: string): boolean {
-  if (text.length * MAX_UNIT_BYTES <= MAX_TEXT_BYTES) return false;
+  if (!mayBeLong(text.length)) return false;
   return text.length > MAX_TEXT_BYTES || Buffer.byteLength(text) > MAX_TEXT_BYTES;
+}
+
+/** False for texts that are not long whatever characters they are of. */
+export function mayBeLong(chars: number): boolean {
+  return chars * MAX_UNIT_BYTES > MAX_TEXT_BYTES;
 }
 
 /** Cuts a text into pieces of a bounded size, never through a character. */

@@ -21,6 +21,8 @@ const row = fc.record({
   long: fc.constantFrom(0, 0, 0, 5000, 20_000),
   ms: fc.integer({ min: -62_167_219_200_000, max: 253_402_300_799_999 }),
   clientMs: fc.option(fc.integer({ min: -1e12, max: 1e12 })),
+  isEmpty: fc.boolean(),
+  place: fc.option(fc.constantFrom({}, { $geoip_city_name: "Köln", $geoip_time_zone: "x\u0001" })),
   groups: fc.array(fc.option(text.filter((key) => key !== "")), { maxLength: 5 }),
   changedBy: fc.array(text, { maxLength: 2 }),
 });
@@ -31,7 +33,9 @@ it("[ES-26] makes the very rows again that were packed", async () => {
     fc.asyncProperty(fc.array(row, { maxLength: 12 }), async (cases) => {
       const rows = cases.map((one, index): EventRow => {
         const { projectId, event, distinctId, value, long, ms, clientMs } = one;
-        const properties = { [`a${value}`]: value, long: "ß".repeat(long), $insert_id: "x" };
+        const properties = one.isEmpty
+          ? {}
+          : { [`a${value}`]: value, long: "ß".repeat(long), $insert_id: "x" };
         const clientTimestamp = clientMs === null ? null : new Date(clientMs);
         return {
           ...sampleRow(index + 1, {
@@ -40,10 +44,13 @@ it("[ES-26] makes the very rows again that were packed", async () => {
           }),
           groupKeys: one.groups,
           changedBy: one.changedBy,
+          ...(one.place && {
+            added: { properties: one.place, text: JSON.stringify(one.place) },
+          }),
         };
       });
       const packed = await pack(rows, noKeys);
-      const expected = rows.map((row) => ({
+      const expected = rows.map(wholeRow).map((row) => ({
         position: row.position,
         personId: PERSON_A,
         event: {
@@ -67,6 +74,11 @@ it("[ES-26] makes the very rows again that were packed", async () => {
     }),
   );
 });
+
+function wholeRow(row: EventRow): EventRow {
+  const properties = { ...row.event.properties, ...row.added?.properties };
+  return { ...row, event: { ...row.event, properties } };
+}
 
 function withoutLastNulls(keys: readonly (string | null)[]): readonly (string | null)[] {
   return keys.slice(0, 1 + keys.findLastIndex((key) => key !== null));

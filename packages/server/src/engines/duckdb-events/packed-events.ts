@@ -1,10 +1,8 @@
-import { encodeJson } from "@hedgerow/core/exact-json";
 import type { EventRow, RowPack } from "../../events/event-store.ts";
 import { createSlices } from "../../platform/slices.ts";
-import { insertIdOf, packRow, unpackRow } from "./event-fields.ts";
+import { insertIdOf, packRow, propertiesTextsOf, unpackRow } from "./event-fields.ts";
 import type { EventIndex, EventKeys } from "./event-index/event-index.ts";
 import { positionAt } from "./event-index/key-records.ts";
-import { isLongText } from "./long-texts.ts";
 import { createPackedRows, FIRST_CAPACITY, type PackedRows } from "./packed-rows.ts";
 
 /** Rows in the form in which they are stored, in memory of their own beside what V8 looks through. */
@@ -131,12 +129,12 @@ export function createEventPacking(): PackEvents {
     const slices = createSlices(TURN_MS);
     for (const [index, row] of rows.entries()) {
       if (index % 50 === 49 && slices.isOver()) await slices.next();
-      const text = row.propertiesText ?? encodeJson(row.event.properties);
-      if (packRow(packed, row, text)) hexRows.add(index);
+      const texts = propertiesTextsOf(row);
+      if (packRow(packed, row, texts)) hexRows.add(index);
       ends[index] = packed.byteCount;
-      textLengths[index] = text.length;
+      textLengths[index] = texts.length;
       projectIds.push(row.event.projectId);
-      if (isLongText(text)) longTexts.set(index, text);
+      if (texts.long !== undefined) longTexts.set(index, texts.long);
     }
     const keys = keysOf(rows.map(indexedOf));
     if (2 * packed.byteCount < packed.capacity) {

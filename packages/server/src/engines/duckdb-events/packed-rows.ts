@@ -6,6 +6,10 @@ export const ROW_END = 0;
 /** Begins a text of which every byte follows as two hexadecimal digits. */
 export const HEX_MARK = 0x1b;
 
+const COMMA = 0x2c;
+/** Text of an object without members. */
+export const NO_MEMBERS = "{}";
+
 /** Shorter texts are copied here: calling for it takes longer. */
 const SHORT_CHARS = 64;
 /** A UTF-16 unit takes at most this many bytes of UTF-8. */
@@ -21,8 +25,11 @@ export interface PackedRows {
   whole(value: number): void;
   /** A text; control characters in it, and the lack of any, are written as {@link HEX_MARK} tells. */
   text(value: string): void;
-  /** A text known to be neither empty nor to hold control characters, as JSON never does. */
-  json(value: string): void;
+  /**
+   * The text of a JSON object, and that of another whose members follow: neither holds control
+   * characters, and they are joined here so that no text of both is made.
+   */
+  json(object: string, more?: string): void;
   /** A field without a value: it has no bytes. */
   absent(): void;
   /** Answers whether any text of the row is written in hexadecimal digits. */
@@ -121,9 +128,17 @@ export function createPackedRows(firstCapacity: number = FIRST_CAPACITY): Packed
       }
       endField();
     },
-    json(value) {
-      makeRoom(MAX_UNIT_BYTES * value.length + 1);
-      at += to.write(value, at);
+    json(object, more = NO_MEMBERS) {
+      makeRoom(MAX_UNIT_BYTES * (object.length + more.length) + 1);
+      at += to.write(object, at);
+      if (more !== NO_MEMBERS) {
+        const isFirst = object === NO_MEMBERS;
+        // In the place of the bracket that ends the one stands that which begins the other.
+        at -= isFirst ? object.length : 1;
+        const length = to.write(more, at);
+        if (!isFirst) to[at] = COMMA;
+        at += length;
+      }
       endField();
     },
     absent() {

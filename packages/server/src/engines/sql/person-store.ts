@@ -62,9 +62,9 @@ export function createPersonStore(
       const updates: PersonUpdate[] = [];
       const continuityFlagKeys = new Map<number, readonly string[]>();
       const slices = createSlices(TURN_MS);
-      for (const { event } of entries) {
+      for (const { event, added } of entries) {
         if (slices.isOver()) await slices.next();
-        const update = personUpdateOf(event);
+        const update = personUpdateOf(event, added?.properties);
         updates.push(update);
         const { projectId } = event;
         if (update.link === null || continuityFlagKeys.has(projectId)) continue;

@@ -1,3 +1,4 @@
+import { type AddedProperties, wholeEntry } from "@hedgerow/core/events/added-properties";
 import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
 import { createSlices } from "../../platform/slices.ts";
 
@@ -9,6 +10,8 @@ export type StepOutcome =
       readonly event: CapturedEvent;
       /** JSON text of a changed event's properties, where the step has it at hand. */
       readonly propertiesText?: string;
+      /** What the step adds to the properties of an event that it does not change otherwise. */
+      readonly added?: AddedProperties;
       /** Who changed the event; the step by its own name unless given. */
       readonly changedBy?: readonly string[];
       readonly captured?: readonly CapturedEvent[];
@@ -58,7 +61,11 @@ export interface Leaving {
  */
 export interface Step {
   readonly name: string;
-  /** True for what the product itself always does: it is not told as a change of the event. */
+  /**
+   * True for what the product itself always does: it is not told as a change of the event. Only such
+   * a step may be given events with properties that were added by one before it: what it makes anew
+   * has to have those.
+   */
   readonly isBuiltIn?: true;
   run(
     entries: readonly LoggedEvent[],
@@ -161,7 +168,7 @@ export async function runSteps(
         const outcome = outcomes[index];
         if (outcome?.kind !== "keep") continue;
         places.push(index);
-        passing.push(outcome);
+        passing.push(step.isBuiltIn ? outcome : whole(outcome));
       }
       if (passing.length === 0) return;
       const made = await attempt(
@@ -246,18 +253,29 @@ type Kept = Extract<StepsOutcome, { kind: "keep" }>;
 
 const NONE: readonly never[] = Object.freeze([]);
 
+/** As steps are given events that may change them. */
+function whole(kept: Kept): Kept {
+  const entry = wholeEntry(kept.entry);
+  return entry === kept.entry ? kept : { ...kept, entry };
+}
+
 function follow(step: Step, before: Kept, outcome: StepOutcome): StepsOutcome {
   switch (outcome.kind) {
     case "keep": {
-      const { event, propertiesText, changedBy = [step.name] } = outcome;
+      const { event, propertiesText, added, changedBy = [step.name] } = outcome;
       const captured = joined(before.captured, outcome.captured);
-      if (event === before.entry.event) {
+      let entry: LoggedEvent;
+      if (event !== before.entry.event) {
+        const { position } = before.entry;
+        entry = { position, event, ...(propertiesText !== undefined && { propertiesText }) };
+      } else if (added) {
+        entry = { ...wholeEntry(before.entry), added };
+      } else {
         return captured === before.captured ? before : { ...before, captured };
       }
-      const { position } = before.entry;
       return {
         kind: "keep",
-        entry: { position, event, ...(propertiesText !== undefined && { propertiesText }) },
+        entry,
         changedBy: step.isBuiltIn ? before.changedBy : joined(before.changedBy, changedBy),
         captured,
       };

@@ -1,0 +1,28 @@
+import { extendJson, extendJsonText } from "../extend-json.ts";
+import type { JsonObject } from "../json.ts";
+import type { LoggedEvent } from "./event.ts";
+
+/**
+ * Properties that an event has got on its way. They stay apart from its own, none of which they are,
+ * because many events get the same: joining the two for each costs more than anything else on the way.
+ */
+export interface AddedProperties {
+  readonly properties: JsonObject;
+  /** Their JSON text. */
+  readonly text: string;
+}
+
+/** An entry whose event has all of its properties itself, those that were added included. */
+export function wholeEntry(entry: LoggedEvent): LoggedEvent {
+  const { added, propertiesText, ...rest } = entry;
+  if (added === undefined) return entry;
+  const { event } = entry;
+  const properties = extendJson(event.properties, added.properties);
+  return {
+    ...rest,
+    event: { ...event, properties },
+    ...(propertiesText !== undefined && {
+      propertiesText: extendJsonText(propertiesText, added.text),
+    }),
+  };
+}
