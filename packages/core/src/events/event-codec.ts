@@ -32,13 +32,24 @@ export function encodeWithText(event: CapturedEvent, knownText?: string): Encode
   let propertiesText: string;
   let mark = "";
   try {
-    propertiesText = JSON.stringify(event.properties);
+    propertiesText = inOnePiece(JSON.stringify(event.properties));
   } catch (error) {
     if (!holdsBigInt(event.properties)) throw error;
     propertiesText = encodeJson(event.properties);
     mark = EXACT_MARK;
   }
   return { line: `${mark}${encodeHead(event)}${propertiesText}]`, propertiesText };
+}
+
+const OPENING_BRACE = 0x7b;
+
+/**
+ * The engine writes JSON in pieces, and puts them together when somebody reads a character. Whoever
+ * reads the text at last would pay more for it: it is old by then, as collectors of garbage see it.
+ */
+function inOnePiece(object: string): string {
+  if (object.charCodeAt(0) !== OPENING_BRACE) throw new Error("not an object");
+  return object;
 }
 
 /** A line up to the properties. */

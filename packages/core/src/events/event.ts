@@ -22,9 +22,9 @@ export interface LoggedEvent {
   readonly position: number;
   readonly event: CapturedEvent;
   /** JSON text of the event's own properties, where it is at hand. */
-  readonly propertiesText?: string;
+  readonly propertiesText?: string | undefined;
   /** What was added to its properties on the way; `wholeEntry` joins the two. */
-  readonly added?: AddedProperties;
+  readonly added?: AddedProperties | undefined;
   /** Why the entry cannot be read, where it cannot; its event is then what is left of it. */
   readonly fault?: string;
   /** What became of the event in its project's transformations, where it is through them. */

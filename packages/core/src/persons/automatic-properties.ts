@@ -99,28 +99,53 @@ export function automaticProperties(
 ): AutomaticProperties {
   if (WITHOUT_FACTS.has(event)) return NOTHING_AUTOMATIC;
   const hasPlace = ownValue(properties, "$geoip_disable") !== true;
-  const names: AutomaticName[] = [];
-  const values: Json[] = [];
-  const take = (from: JsonObject) => {
-    // Not through lists or pairs, and without asking whose a name is: this is done for every event,
-    // with dozens of names, and no object inherits any of those that are known.
-    for (const name in from) {
-      const known = automaticNames.get(name);
-      if (known === undefined) continue;
-      const value = from[name];
-      if (value === undefined) continue;
-      if (!hasPlace && name.startsWith("$geoip_")) continue;
-      names.push(known);
-      values.push(value);
-    }
-  };
-  take(properties);
-  take(added);
+  let count = collect(properties, hasPlace, 0);
+  count = collect(added, hasPlace, count);
   // Some mobile SDKs say `$os_name`; it counts as `$os` where that is missing.
   const osName = ownValue(properties, "$os_name");
   if (osName !== undefined && ownValue(properties, "$os") === undefined) {
-    names.push(OS);
-    values.push(osName);
+    foundNames[count] = OS;
+    foundValues[count] = osName;
+    count++;
   }
-  return names.length === 0 ? NOTHING_AUTOMATIC : { names, values };
+  if (count === 0) return NOTHING_AUTOMATIC;
+  return { names: namesFound(count), values: foundValues.slice(0, count) };
+}
+
+/** Where names and values are put until their number is known: lists that grow are moved all the time. */
+const foundNames: AutomaticName[] = [];
+const foundValues: Json[] = [];
+
+/** Adds what of some properties is automatic to the so many found already; answers how many they are then. */
+function collect(properties: JsonObject, hasPlace: boolean, before: number): number {
+  let count = before;
+  // Not through lists or pairs, and without asking whose a name is: this is done for every event,
+  // with dozens of names, and no object inherits any of those that are known.
+  for (const name in properties) {
+    const known = automaticNames.get(name);
+    if (known === undefined) continue;
+    const value = properties[name];
+    if (value === undefined) continue;
+    if (!hasPlace && name.startsWith("$geoip_")) continue;
+    foundNames[count] = known;
+    foundValues[count] = value;
+    count++;
+  }
+  return count;
+}
+
+/** By their number: events mostly say the same names, and share one list of them. */
+const latestNames: (readonly AutomaticName[])[] = [];
+
+function namesFound(count: number): readonly AutomaticName[] {
+  const latest = latestNames[count];
+  if (latest !== undefined && isFound(latest)) return latest;
+  const names = foundNames.slice(0, count);
+  latestNames[count] = names;
+  return names;
+}
+
+function isFound(names: readonly AutomaticName[]): boolean {
+  for (let at = 0; at < names.length; at++) if (names[at] !== foundNames[at]) return false;
+  return true;
 }

@@ -556,6 +556,7 @@ function asksForAny(names: readonly AutomaticName[], { set, setOnce }: PropertyC
 }
 
 function isSameList(some: readonly unknown[], others: readonly unknown[]): boolean {
+  if (some === others) return true;
   if (some.length !== others.length) return false;
   for (let at = 0; at < some.length; at++) if (some[at] !== others[at]) return false;
   return true;

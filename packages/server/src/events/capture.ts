@@ -145,7 +145,8 @@ function rejectedOf({ outcomes }: Examined): readonly RejectedEvent[] {
 
 function duplicatesOf({ outcomes }: Examined): readonly RepeatedEvent[] {
   const duplicates: RepeatedEvent[] = [];
-  for (const [index, { taken, repeated }] of outcomes.entries()) {
+  for (let index = 0; index < outcomes.length; index++) {
+    const { taken, repeated } = outcomes[index] as ExaminedEvent;
     if (taken && repeated) duplicates.push({ index, uuid: taken.event.uuid, code: repeated });
   }
   return duplicates;
@@ -192,7 +193,8 @@ export async function examine(
   // What is short keeps its place among others, however long the machine takes for it.
   const isTurnOver = (index: number) =>
     index % EVENTS_PER_TURN === 0 || (textLength > LONG_TEXT_CHARS && slices.isOver());
-  for (const [index, one] of sent.entries()) {
+  for (let index = 0; index < sent.length; index++) {
+    const one = sent[index] as Json;
     if (index > 0 && isTurnOver(index)) {
       ask(unsure);
       unsure = [];

@@ -16,9 +16,9 @@ export interface EventRow {
    * The properties of this very event as `encodeJson` writes them, where whoever made the row has
    * that text already: the store then need not write them again. The store believes it.
    */
-  readonly propertiesText?: string;
+  readonly propertiesText?: string | undefined;
   /** What is stored beside the event's own properties; none of them is there as well. */
-  readonly added?: AddedProperties;
+  readonly added?: AddedProperties | undefined;
 }
 
 /**
@@ -101,7 +101,7 @@ export interface PlacedEvent {
   readonly position: number;
   readonly event: Pick<CapturedEvent, "projectId" | "event" | "properties" | "receivedAt">;
   /** What there is beside the event's own properties. */
-  readonly added?: AddedProperties;
+  readonly added?: AddedProperties | undefined;
 }
 
 /** A condition on properties, with what lets a store skip events without reading them. */

@@ -83,11 +83,11 @@ export function createRunPreparation(deps: PreparationDeps): RunPreparation {
       const passage = entry.passage ?? outcomes[next++];
       switch (passage?.kind) {
         case "keep":
-          kept.push({ ...passage.entry, changedBy: passage.changedBy });
+          kept.push(keptEntry(passage.entry, passage.changedBy));
           break;
         case "kept": {
           const { changedBy, renamedFrom } = passage;
-          kept.push({ ...entry, changedBy });
+          kept.push(keptEntry(entry, changedBy));
           if (renamedFrom !== undefined) {
             const reason = `It goes on with the uuid ${event.uuid}.`;
             const by = changedBy.join(", ");
@@ -120,15 +120,14 @@ export function createRunPreparation(deps: PreparationDeps): RunPreparation {
     const groupKeys = await groupKeysOf(kept.map(({ event }) => event));
     const rows: EventRow[] = [];
     const merges: PersonMerge[] = [];
-    for (const [index, { position, event, changedBy, propertiesText, added }] of kept.entries()) {
+    // Here and on the way to here objects are made as they stay, and loops count: each is for every event.
+    for (let index = 0; index < kept.length; index++) {
+      const { position, event, changedBy, propertiesText, added } = kept[index] as KeptEntry;
       const outcome = outcomes[index];
       if (outcome?.position !== position) throw new Error("a person outcome is missing");
       const { personId, merged, warnings } = outcome;
-      rows.push({
-        ...{ position, event, personId, groupKeys: groupKeys[index] ?? [], changedBy },
-        ...(propertiesText !== undefined && { propertiesText }),
-        ...(added !== undefined && { added }),
-      });
+      const groups = groupKeys[index] ?? NO_GROUPS;
+      rows.push({ position, event, personId, groupKeys: groups, changedBy, propertiesText, added });
       if (merged) merges.push({ position, projectId: event.projectId, ...merged });
       for (const warning of warnings) observer.warned(warning, event);
     }
@@ -187,6 +186,15 @@ export function createRunPreparation(deps: PreparationDeps): RunPreparation {
   }
 
   return { prepare, prepareAroundFault };
+}
+
+const NO_GROUPS: EventRow["groupKeys"] = Object.freeze([]);
+
+function keptEntry(
+  { position, event, propertiesText, added }: LoggedEvent,
+  changedBy: readonly string[],
+): KeptEntry {
+  return { position, event, propertiesText, added, changedBy };
 }
 
 function withoutPersonChanges(event: CapturedEvent): CapturedEvent {

@@ -14,7 +14,7 @@ import {
   saveDeadLetters,
 } from "./dead-letters.ts";
 import { openDuckDbFile } from "./duckdb-file.ts";
-import { openEventIndex } from "./event-index/event-index.ts";
+import { type Claim, openEventIndex } from "./event-index/event-index.ts";
 import { DamagedRun } from "./event-index/key-run.ts";
 import { createEventTable, createRowAppending, type KeptRows } from "./event-rows.ts";
 import { createExperimentMeasures } from "./experiment-measures.ts";
@@ -193,7 +193,8 @@ export async function openDuckDbEvents(
         to = Math.min(end, from + ROWS_PER_TURN - claimed);
         claimed += to - from;
         const claims = index.claim(events.keys, from, to);
-        for (const [offset, claim] of claims.entries()) {
+        for (let offset = 0; offset < claims.length; offset++) {
+          const claim = claims[offset] as Claim;
           if (claim.kind === "new") indexes.push(from + offset);
           else {
             const { position, event } = events.rowAt(from + offset);

@@ -143,7 +143,7 @@ describe("createRowAppending", () => {
       await append(connection, [textRow(5001, { properties: { last: true } })], STORED_AT);
       const lengths = await rowsOf(connection, "length(properties)::integer");
       const expected = [...rows, textRow(5001, { properties: { last: true } })].map(
-        ({ propertiesText }) => [propertiesText.length],
+        ({ propertiesText }) => [propertiesText?.length],
       );
       expect(lengths).toEqual(expected);
     }));

@@ -127,7 +127,8 @@ export function createEventPacking(): PackEvents {
     const hexRows = new Set<number>();
     const longTexts = new Map<number, string>();
     const slices = createSlices(TURN_MS);
-    for (const [index, row] of rows.entries()) {
+    for (let index = 0; index < rows.length; index++) {
+      const row = rows[index] as EventRow;
       if (index % 50 === 49 && slices.isOver()) await slices.next();
       const texts = propertiesTextsOf(row);
       if (packRow(packed, row, texts)) hexRows.add(index);

@@ -145,7 +145,8 @@ export async function runSteps(
 ): Promise<readonly StepsOutcome[]> {
   const outcomes: StepsOutcome[] = [];
   const byProject = new Map<number, number[]>();
-  for (const [index, entry] of entries.entries()) {
+  for (let index = 0; index < entries.length; index++) {
+    const entry = entries[index] as LoggedEvent;
     if (entry.fault !== undefined) {
       outcomes[index] = { kind: "dead-letter", reason: entry.fault };
       continue;
@@ -175,8 +176,9 @@ export async function runSteps(
         step,
         passing.map(({ entry }) => entry),
       );
-      for (const [at, before] of passing.entries()) {
-        outcomes[places[at] as number] = follow(step, before, made[at] as StepOutcome);
+      for (let at = 0; at < passing.length; at++) {
+        const place = places[at] as number;
+        outcomes[place] = follow(step, passing[at] as Kept, made[at] as StepOutcome);
       }
     }
   }
@@ -265,11 +267,12 @@ function follow(step: Step, before: Kept, outcome: StepOutcome): StepsOutcome {
       const { event, propertiesText, added, changedBy = [step.name] } = outcome;
       const captured = joined(before.captured, outcome.captured);
       let entry: LoggedEvent;
+      const { position } = before.entry;
       if (event !== before.entry.event) {
-        const { position } = before.entry;
-        entry = { position, event, ...(propertiesText !== undefined && { propertiesText }) };
+        entry = { position, event, propertiesText };
       } else if (added) {
-        entry = { ...wholeEntry(before.entry), added };
+        const whole = wholeEntry(before.entry);
+        entry = { position, event: whole.event, propertiesText: whole.propertiesText, added };
       } else {
         return captured === before.captured ? before : { ...before, captured };
       }

@@ -253,7 +253,8 @@ export async function openEventIndex(options: EventIndexOptions): Promise<EventI
   function keysOf(events: readonly IndexedEvent[]): EventKeys {
     const uuidRecords = new Uint32Array(RECORD_WORDS * events.length);
     const insertIdRecords = new Uint32Array(RECORD_WORDS * events.length);
-    for (const [index, event] of events.entries()) {
+    for (let index = 0; index < events.length; index++) {
+      const event = events[index] as IndexedEvent;
       const at = RECORD_WORDS * index;
       const holder = {
         position: event.position,
@@ -272,8 +273,8 @@ export async function openEventIndex(options: EventIndexOptions): Promise<EventI
   /** Records with the keys of uuids, of use to look for them. */
   function soughtUuids(projectId: number, sought: readonly string[]): Uint32Array {
     const records = new Uint32Array(RECORD_WORDS * sought.length);
-    for (const [index, uuid] of sought.entries()) {
-      keys.ofUuid(records, RECORD_WORDS * index, projectId, uuid);
+    for (let index = 0; index < sought.length; index++) {
+      keys.ofUuid(records, RECORD_WORDS * index, projectId, sought[index] as string);
       writeHolder(records, index, SOUGHT);
     }
     return records;
