@@ -12,6 +12,18 @@ export interface AddedProperties {
   readonly text: string;
 }
 
+/** Some properties and others behind them, of which none have the same name. */
+export function addedToo(
+  some: AddedProperties | undefined,
+  more: AddedProperties,
+): AddedProperties {
+  if (some === undefined) return more;
+  return {
+    properties: { ...some.properties, ...more.properties },
+    text: extendJsonText(some.text, more.text),
+  };
+}
+
 /** An entry whose event has all of its properties itself, those that were added included. */
 export function wholeEntry(entry: LoggedEvent): LoggedEvent {
   const { added, propertiesText, ...rest } = entry;

@@ -1,5 +1,7 @@
 import { encodeJson, holdsBigInt, parseExactJson } from "../exact-json.ts";
+import { extendJsonText } from "../extend-json.ts";
 import type { Json, JsonObject } from "../json.ts";
+import type { AddedProperties } from "./added-properties.ts";
 import type { CapturedEvent } from "./event.ts";
 
 /** Begins a line with integers beyond a `number`: all other lines are read without looking for them. */
@@ -8,7 +10,7 @@ const EXACT_MARK = "!";
 /** No shorter integer is beyond a `number`. */
 const LONG_DIGITS = /\d{16}/;
 
-/** An event as a line, and the JSON text of its properties that is part of it. */
+/** An event as a line, and the JSON text of its own properties that is part of it. */
 export interface EncodedEvent {
   readonly line: string;
   readonly propertiesText: string;
@@ -20,25 +22,33 @@ export function encodeEvent(event: CapturedEvent): string {
 }
 
 /**
- * The same, with the text of the properties for whoever comes after. Whoever has that text already,
- * as `encodeJson` writes it, may give it.
+ * The same, with the text of the event's own properties for whoever comes after. Whoever has that text
+ * already, as `encodeJson` writes it, may give it.
+ * @param added what stands behind the event's own properties, in the line too
  */
-export function encodeWithText(event: CapturedEvent, knownText?: string): EncodedEvent {
-  if (knownText !== undefined) {
-    const isExact = LONG_DIGITS.test(knownText) && holdsBigInt(event.properties);
-    const line = `${isExact ? EXACT_MARK : ""}${encodeHead(event)}${knownText}]`;
-    return { line, propertiesText: knownText };
-  }
+export function encodeWithText(
+  event: CapturedEvent,
+  knownText?: string,
+  added?: AddedProperties,
+): EncodedEvent {
   let propertiesText: string;
-  let mark = "";
-  try {
-    propertiesText = inOnePiece(JSON.stringify(event.properties));
-  } catch (error) {
-    if (!holdsBigInt(event.properties)) throw error;
-    propertiesText = encodeJson(event.properties);
-    mark = EXACT_MARK;
+  let isExact = false;
+  if (knownText !== undefined) {
+    propertiesText = knownText;
+    isExact = LONG_DIGITS.test(knownText) && holdsBigInt(event.properties);
+  } else {
+    try {
+      propertiesText = inOnePiece(JSON.stringify(event.properties));
+    } catch (error) {
+      if (!holdsBigInt(event.properties)) throw error;
+      propertiesText = encodeJson(event.properties);
+      isExact = true;
+    }
   }
-  return { line: `${mark}${encodeHead(event)}${propertiesText}]`, propertiesText };
+  isExact ||= added !== undefined && LONG_DIGITS.test(added.text) && holdsBigInt(added.properties);
+  const text = added === undefined ? propertiesText : extendJsonText(propertiesText, added.text);
+  const line = `${isExact ? EXACT_MARK : ""}${encodeHead(event)}${text}]`;
+  return { line, propertiesText };
 }
 
 const OPENING_BRACE = 0x7b;

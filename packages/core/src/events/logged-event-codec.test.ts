@@ -40,13 +40,23 @@ describe("the encoding of events that passed transformations", () => {
     fc.assert(
       fc.property(event, passage, fc.boolean(), (captured, became, isTextKnown) => {
         const propertiesText = encodeJson(captured.properties);
-        const encoded = encodePassed(captured, became, isTextKnown ? propertiesText : undefined);
+        const encoded = encodePassed(captured, became, isTextKnown ? { propertiesText } : {});
         expect(encoded.propertiesText).toBe(propertiesText);
         expect(encoded.line).not.toMatch(/[\n\r]/);
         expect(decodeLogged(encoded.line)).toEqual({
           event: captured,
           passage: became,
           propertiesText,
+        });
+        const added = {
+          properties: { " place": became.kind },
+          text: `{" place":"${became.kind}"}`,
+        };
+        const both = encodePassed(captured, became, { added });
+        expect(both.propertiesText).toBe(propertiesText);
+        expect(decodeLogged(both.line).event).toEqual({
+          ...captured,
+          properties: { ...captured.properties, ...added.properties },
         });
         const head = JSON.stringify([captured.projectId, captured.uuid]).slice(0, -1);
         expect(beginsWith(encoded.line, head)).toBe(true);

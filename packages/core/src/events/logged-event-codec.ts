@@ -8,14 +8,15 @@ const SEPARATOR = "\t";
 
 /**
  * An event with what became of it, as a line without line breaks.
- * @param propertiesText the text of its properties, where it is at hand
+ * @param propertiesText the text of its own properties, where it is at hand
+ * @param added what stands behind those
  */
 export function encodePassed(
   event: CapturedEvent,
   passage: Passage,
-  propertiesText?: string,
+  { propertiesText, added }: Pick<LoggedEvent, "propertiesText" | "added"> = {},
 ): EncodedEvent {
-  const encoded = encodeWithText(event, propertiesText);
+  const encoded = encodeWithText(event, propertiesText, added);
   const line = `${PASSED_MARK}${encoded.line}${SEPARATOR}${JSON.stringify(passage)}`;
   return { line, propertiesText: encoded.propertiesText };
 }

@@ -5,14 +5,15 @@ import { encodeJson } from "../exact-json.ts";
 import type { Json, JsonObject } from "../json.ts";
 import {
   type AnswerOutcome,
+  additionOf,
   capturedEventOf,
   type EventChange,
   eventAfter,
   HOPS_PROPERTY,
+  passedProperties,
   pluginEventOf,
   takeAnswer,
   takeChange,
-  withPassed,
 } from "./plugin-event.ts";
 
 function eventWith(properties: JsonObject): CapturedEvent {
@@ -157,7 +158,8 @@ describe("what a transformation answers", () => {
   });
 
   it("[TP-7] cannot change what the service says of the event", () => {
-    const before = withPassed(seen({ [HOPS_PROPERTY]: 2 }), ["A (1)"], []);
+    const passed = passedProperties(["A (1)"], []).properties;
+    const before = seen({ [HOPS_PROPERTY]: 2, ...passed });
     const after = changed(
       answered(before, (event) => {
         event.properties = { $plugins_failed: ["B (2)"], [HOPS_PROPERTY]: 0 };
@@ -263,6 +265,20 @@ describe("differences that a transformation makes", () => {
     expect(text({ b: 2 })).toBe('{"a":1,"b":2}');
     expect(text({ b: "\0" })).toBeUndefined();
     expect(text({ $set: {} })).toBeUndefined();
+  });
+
+  it("[TP-58] are no more than an addition where plain properties came behind the others", () => {
+    const change = { kind: "parts", fields: {}, removedFields: [], removed: [] } as const;
+    const addition = (set: JsonObject, more: object = { addedText: JSON.stringify(set) }) =>
+      additionOf({ ...change, set, ...more }, (name) => name === "a");
+    expect(addition({ b: 2 })).toEqual({ properties: { b: 2 }, text: '{"b":2}' });
+    expect(addition({ b: 2 }, {})).toBeUndefined();
+    for (const set of [{ a: 2 }, { b: "\0" }, { $set: {} }, { $ip: "" }, { $plugins_failed: [] }]) {
+      expect(addition(set)).toBeUndefined();
+    }
+    expect(addition({ b: 2 }, { addedText: '{"b":2}', removed: ["c", "$ip"] })).toBeUndefined();
+    const deep = JSON.parse(`${"[".repeat(300)}${"]".repeat(300)}`);
+    expect(addition({ deep })).toBeUndefined();
   });
 });
 

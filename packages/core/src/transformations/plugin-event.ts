@@ -1,3 +1,4 @@
+import type { AddedProperties } from "../events/added-properties.ts";
 import { cleanJson, cleanText } from "../events/clean-json.ts";
 import { cutName } from "../events/cut-name.ts";
 import type { CapturedEvent } from "../events/event.ts";
@@ -60,7 +61,8 @@ const PERSON_FIELDS = ["$set", "$set_once", "$unset"] as const;
  * How what a transformation answered differs from the event that it was given: `fields` are those
  * beside the properties that changed, as they are now.
  * - `parts`: properties that were set and removed; `propertiesText` is the JSON that all of them have
- *   now, without {@link SUCCEEDED_PROPERTY} and {@link FAILED_PROPERTY}, where it is known.
+ *   now, without {@link SUCCEEDED_PROPERTY} and {@link FAILED_PROPERTY}, where it is known; `addedText`
+ *   the JSON of those that were set, where nothing else happened and they stand behind all others.
  * - `properties`: all properties as they are now, or whatever stands in their place.
  * - `whole`: another object altogether.
  */
@@ -72,6 +74,7 @@ export type EventChange =
       readonly set: JsonObject;
       readonly removed: readonly string[];
       readonly propertiesText?: string;
+      readonly addedText?: string;
     }
   | {
       readonly kind: "properties";
@@ -217,6 +220,24 @@ export function takeChange(
   };
 }
 
+/**
+ * What a change adds behind all properties that an event has; `undefined` where it does anything
+ * else, or has to be looked at as {@link takeChange} does.
+ * @param isTaken whether the event has a property of a name
+ */
+export function additionOf(
+  change: EventChange,
+  isTaken: (name: string) => boolean,
+): AddedProperties | undefined {
+  if (change.kind !== "parts" || change.addedText === undefined || !areOnlyPlain(change)) {
+    return undefined;
+  }
+  const { set, addedText } = change;
+  for (const name in set) if (isTaken(name)) return undefined;
+  if (lookThrough(set, MAX_DEPTH - 1) !== "clean") return undefined;
+  return { properties: set, text: addedText };
+}
+
 /** Whether properties changed of which nothing is said elsewhere in the event. */
 function areOnlyPlain({
   fields,
@@ -243,21 +264,13 @@ export function capturedEventOf(before: CapturedEvent, after: PluginEvent): Capt
   };
 }
 
-/** An event with what the service says of the transformations that it has passed so far. */
-export function withPassed(
-  event: PluginEvent,
+/** What the service says of the transformations that an event has passed so far. */
+export function passedProperties(
   succeeded: readonly string[],
   failed: readonly string[],
-): PluginEvent {
-  const properties = ownValue(event, "properties") as JsonObject;
-  return {
-    ...event,
-    properties: {
-      ...properties,
-      [SUCCEEDED_PROPERTY]: [...succeeded],
-      [FAILED_PROPERTY]: [...failed],
-    },
-  };
+): AddedProperties {
+  const properties = { [SUCCEEDED_PROPERTY]: [...succeeded], [FAILED_PROPERTY]: [...failed] };
+  return { properties, text: JSON.stringify(properties) };
 }
 
 /** How deep an event was captured by transformations. */

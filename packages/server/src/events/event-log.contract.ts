@@ -1,3 +1,4 @@
+import { wholeEntry } from "@hedgerow/core/events/added-properties";
 import type { CapturedEvent } from "@hedgerow/core/events/event";
 import { encodeJson } from "@hedgerow/core/exact-json";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -242,6 +243,10 @@ export function describeEventLog(title: string, create: () => Promise<Reopenable
         {
           event: { ...renamed, uuid: crypto.randomUUID() },
           passage: { kind: "kept", changedBy: [], renamedFrom: renamed.uuid },
+          added: {
+            properties: { $geoip_city_name: "Köln", large: 12345678901234567890n },
+            text: '{"$geoip_city_name":"Köln","large":12345678901234567890}',
+          },
         },
         { event: bad, passage: { kind: "set-aside", reason: "bad" } },
       ];
@@ -254,10 +259,10 @@ export function describeEventLog(title: string, create: () => Promise<Reopenable
           log = await place.open();
         }
         const { entries } = await log.read(0, 10, NEVER);
-        expect(entries).toMatchObject(
-          events.map(({ event, passage }, index) => ({
+        expect(entries.map(wholeEntry)).toMatchObject(
+          events.map(({ event, passage, added }, index) => ({
             position: passed.positions[index],
-            event,
+            event: { ...event, properties: { ...event.properties, ...added?.properties } },
             passage,
           })),
         );

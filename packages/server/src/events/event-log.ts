@@ -1,3 +1,4 @@
+import type { AddedProperties } from "@hedgerow/core/events/added-properties";
 import type { CapturedEvent, LoggedEvent, Passage } from "@hedgerow/core/events/event";
 
 /** A run of events taken from the log, with the means to acknowledge it. */
@@ -69,8 +70,10 @@ export interface EventLog {
 export interface PassedEvent {
   readonly event: CapturedEvent;
   readonly passage: Passage;
-  /** JSON text of the event's properties, where it is at hand. */
-  readonly propertiesText?: string;
+  /** JSON text of the event's own properties, where it is at hand. */
+  readonly propertiesText?: string | undefined;
+  /** What stands behind those. */
+  readonly added?: AddedProperties | undefined;
 }
 
 /**

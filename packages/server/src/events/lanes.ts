@@ -1,5 +1,4 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { wholeEntry } from "@hedgerow/core/events/added-properties";
 import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
 import type { GeoIp } from "../persons/geo-ip.ts";
 import { atMost } from "../platform/at-most.ts";
@@ -230,13 +229,13 @@ function nextLength(length: number, tookMs: number): number {
 function passedEventOf({ event, propertiesText }: LoggedEvent, outcome: StepsOutcome): PassedEvent {
   switch (outcome.kind) {
     case "keep": {
-      const { changedBy } = outcome;
-      const entry = wholeEntry(outcome.entry);
+      const { changedBy, entry } = outcome;
       const renamed = entry.event.uuid === event.uuid ? {} : { renamedFrom: event.uuid };
       return {
         event: entry.event,
         passage: { kind: "kept", changedBy, ...renamed },
-        ...(entry.propertiesText !== undefined && { propertiesText: entry.propertiesText }),
+        propertiesText: entry.propertiesText,
+        added: entry.added,
       };
     }
     case "drop": {
@@ -245,8 +244,7 @@ function passedEventOf({ event, propertiesText }: LoggedEvent, outcome: StepsOut
       return { event: { ...event, properties: {} }, passage: { kind: "dropped", by, reason } };
     }
     case "dead-letter": {
-      const text = propertiesText === undefined ? {} : { propertiesText };
-      return { event, passage: { kind: "set-aside", reason: outcome.reason }, ...text };
+      return { event, passage: { kind: "set-aside", reason: outcome.reason }, propertiesText };
     }
   }
 }

@@ -1,15 +1,17 @@
+import { type AddedProperties, addedToo } from "@hedgerow/core/events/added-properties";
 import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
 import { encodeJson } from "@hedgerow/core/exact-json";
+import { extendJson, extendJsonText } from "@hedgerow/core/extend-json";
 import { type JsonObject, ownValue } from "@hedgerow/core/json";
 import {
+  additionOf,
   capturedEventOf,
-  FAILED_PROPERTY,
+  type EventChange,
   hopsOf,
   type PluginEvent,
+  passedProperties,
   pluginEventOf,
-  SUCCEEDED_PROPERTY,
   takeChange,
-  withPassed,
 } from "@hedgerow/core/transformations/plugin-event";
 import type { Step, StepOccasion, StepOutcome } from "../events/steps/step.ts";
 import type { Chains } from "./chains.ts";
@@ -24,11 +26,15 @@ export interface EventUnderWay {
   readonly entry: LoggedEvent;
   /** How deep it was captured by transformations itself. */
   readonly hops: number;
-  /** As the next transformation sees it, but for what it has passed. */
+  /** As the next transformation sees it, but for what it has passed and what was added. */
   event: PluginEvent;
-  /** JSON of the event without its properties and the last bracket; and of its properties. */
+  /** JSON of that without its properties and the last bracket; and of those. */
   headText: string;
   propertiesText: string;
+  /** Whether its properties are those of its entry, with nothing but more behind them. */
+  isOwn: boolean;
+  /** What stands behind them: its place, and what transformations have added. */
+  added: AddedProperties | undefined;
   readonly succeeded: string[];
   readonly failed: string[];
   readonly changedBy: string[];
@@ -83,6 +89,7 @@ export function runTransformations(deps: RunTransformationsDeps): Step {
   const halfway: Halfway = new Map();
   return {
     name: "transformations",
+    takesAdded: true,
     run(entries, occasion) {
       const projectId = entries[0]?.event.projectId ?? 0;
       const stages = chains.get(projectId)?.transforming ?? [];
@@ -178,18 +185,21 @@ function chunkLength(stages: readonly Stage[]): number {
   return Math.min(LARGEST_CHUNK, Math.max(SMALLEST_CHUNK, Math.round(CHUNK_MS / slowest)));
 }
 
-function begin({ event, ...entry }: LoggedEvent, siteUrl: string): EventUnderWay {
+function begin(entry: LoggedEvent, siteUrl: string): EventUnderWay {
+  const { event, added } = entry;
   const honest = withoutClaims(event);
-  const text = honest === event ? entry.propertiesText : undefined;
+  const isOwn = honest === event;
+  const text = isOwn ? entry.propertiesText : undefined;
   const seen = pluginEventOf(honest, siteUrl);
   return {
-    entry: { ...entry, event },
+    entry,
     hops: hopsOf(event.properties),
     event: seen,
     headText: headTextOf(seen),
     // An event is one line of a text.
     propertiesText:
       text === undefined || text.includes("\n") ? encodeJson(honest.properties) : text,
+    ...{ isOwn, added },
     ...{ succeeded: [], failed: [], changedBy: [], captured: [] },
     ...{
       jobs: [],
@@ -208,20 +218,19 @@ function headTextOf(event: PluginEvent): string {
 }
 
 /** The event as its next transformation is given it. */
-function lineOf({ headText, propertiesText, succeeded, failed }: EventUnderWay): string {
-  return `${headText},"properties":${withPassedText(propertiesText, succeeded, failed)}}`;
+function lineOf(one: EventUnderWay): string {
+  const { headText, propertiesText, added } = one;
+  const behind = hasPassed(one) ? addedToo(added, passedPropertiesOf(one)) : added;
+  const properties = behind ? extendJsonText(propertiesText, behind.text) : propertiesText;
+  return `${headText},"properties":${properties}}`;
 }
 
-/** JSON of an event's properties with what the service says of the transformations that it has passed. */
-function withPassedText(
-  text: string,
-  succeeded: readonly string[],
-  failed: readonly string[],
-): string {
-  if (succeeded.length + failed.length === 0) return text;
-  const passed = `"${SUCCEEDED_PROPERTY}":${JSON.stringify(succeeded)},"${FAILED_PROPERTY}":${JSON.stringify(failed)}}`;
-  const rest = text.slice(0, -1);
-  return rest === "{" ? `{${passed}` : `${rest},${passed}`;
+function hasPassed({ succeeded, failed }: EventUnderWay): boolean {
+  return succeeded.length + failed.length > 0;
+}
+
+function passedPropertiesOf({ succeeded, failed }: EventUnderWay): AddedProperties {
+  return passedProperties(succeeded, failed);
 }
 
 /** What senders say of transformations themselves is not believed. */
@@ -331,23 +340,45 @@ function settle(
       one.failed.push(stage.label);
       return answer;
     case "keep": {
-      const taken = answer.change ? takeChange(one.event, answer.change) : undefined;
-      if (taken?.kind === "refused") {
+      const { change } = answer;
+      const refusal = change && take(one, change);
+      if (refusal !== undefined) {
         one.failed.push(stage.label);
-        return { kind: "failed", reason: taken.reason, isLimit: false, cpuMs };
+        return { kind: "failed", reason: refusal, isLimit: false, cpuMs };
       }
       one.succeeded.push(stage.label);
-      if (taken) {
-        const { propertiesText } = taken;
-        // Without any other change the head is the same.
-        if (propertiesText === undefined) one.headText = headTextOf(taken.event);
-        one.propertiesText = propertiesText ?? encodeJson(ownValue(taken.event, "properties"));
-        one.event = taken.event;
-        one.changedBy.push(stage.versionLabel);
-      }
+      if (change) one.changedBy.push(stage.versionLabel);
       return { kind: "out", cpuMs };
     }
   }
+}
+
+/** Changes an event as a transformation has; answers why it may not. */
+function take(one: EventUnderWay, change: EventChange): string | undefined {
+  const { properties } = one.event as { properties: JsonObject };
+  const more = additionOf(
+    change,
+    (name) =>
+      Object.hasOwn(properties, name) ||
+      (one.added !== undefined && Object.hasOwn(one.added.properties, name)),
+  );
+  if (more !== undefined) {
+    one.added = addedToo(one.added, more);
+    return undefined;
+  }
+  const before = one.added
+    ? { ...one.event, properties: extendJson(properties, one.added.properties) }
+    : one.event;
+  const taken = takeChange(before, change);
+  if (taken.kind === "refused") return taken.reason;
+  const { propertiesText } = taken;
+  // Without any other change the head is the same.
+  if (propertiesText === undefined) one.headText = headTextOf(taken.event);
+  one.propertiesText = propertiesText ?? encodeJson(ownValue(taken.event, "properties"));
+  one.event = taken.event;
+  one.added = undefined;
+  one.isOwn = false;
+  return undefined;
 }
 
 function outcomeOf(one: EventUnderWay): StepOutcome {
@@ -357,11 +388,12 @@ function outcomeOf(one: EventUnderWay): StepOutcome {
     return { kind: "drop", by: one.droppedBy.versionLabel, reason, ...captured };
   }
   const { event } = one.entry;
-  if (one.succeeded.length + one.failed.length === 0) return { kind: "keep", event, ...captured };
-  const { succeeded, failed, changedBy } = one;
-  const changed = capturedEventOf(event, withPassed(one.event, succeeded, failed));
-  const propertiesText = withPassedText(one.propertiesText, succeeded, failed);
-  return { kind: "keep", event: changed, propertiesText, changedBy, ...captured };
+  if (!hasPassed(one)) return { kind: "keep", event, ...captured };
+  const { changedBy, propertiesText } = one;
+  const added = addedToo(one.added, passedPropertiesOf(one));
+  if (one.isOwn) return { kind: "keep", event, added, changedBy, ...captured };
+  const changed = capturedEventOf(event, one.event);
+  return { kind: "keep", event: changed, propertiesText, added, changedBy, ...captured };
 }
 
 /** The uuid of an event as a transformation sees it. */

@@ -1,11 +1,16 @@
 import { stat } from "node:fs/promises";
 import type { Worker } from "node:worker_threads";
 import { cleanText } from "@hedgerow/core/events/clean-json";
-import type { CapturedEvent, LoggedEvent, Passage } from "@hedgerow/core/events/event";
+import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
 import { type EncodedEvent, encodeWithText } from "@hedgerow/core/events/event-codec";
 import { beginsWith, decodeLogged, encodePassed } from "@hedgerow/core/events/logged-event-codec";
 import Database from "libsql";
-import { type EventLog, type LogLanes, LogUnavailable } from "../../events/event-log.ts";
+import {
+  type EventLog,
+  type LogLanes,
+  LogUnavailable,
+  type PassedEvent,
+} from "../../events/event-log.ts";
 import { openThread } from "../../platform/open-thread.ts";
 import { createSlices } from "../../platform/slices.ts";
 import type {
@@ -59,7 +64,7 @@ interface Append {
   readonly events: readonly CapturedEvent[];
   readonly encoded: readonly EncodedEvent[];
   /** What became of the events, where they come from a lane. */
-  readonly passages?: readonly Passage[];
+  readonly passed?: readonly PassedEvent[];
   readonly toLane?: ToLane;
   /** The place up to which a lane has passed. */
   readonly pass?: { readonly lane: LaneInMemory; readonly upTo: number };
@@ -170,13 +175,15 @@ export async function openEmbeddedLog(
     writing = [];
     refusal = undefined;
     let position = end;
-    const answers = group.map(({ events, encoded, passages, toLane, pass }): Stored => {
+    const answers = group.map(({ events, encoded, passed, toLane, pass }): Stored => {
       const positions = events.map((event, index) => {
         const { line, propertiesText } = encoded[index] as EncodedEvent;
-        const passage = passages?.[index];
+        const became = passed?.[index];
         position++;
-        const entry = { position, event, propertiesText };
-        tail.add(passage ? { ...entry, passage } : entry, line.length);
+        const entry = became
+          ? { position, event, propertiesText, added: became.added, passage: became.passage }
+          : { position, event, propertiesText };
+        tail.add(entry, line.length);
         return position;
       });
       const places = toLane ? addToLane(toLane) : [];
@@ -309,10 +316,8 @@ export async function openEmbeddedLog(
     pass(projectId, { upTo, events, captured }) {
       return enqueue({
         events: events.map(({ event }) => event),
-        encoded: events.map(({ event, passage, propertiesText }) =>
-          encodePassed(event, passage, propertiesText),
-        ),
-        passages: events.map(({ passage }) => passage),
+        encoded: events.map((passed) => encodePassed(passed.event, passed.passage, passed)),
+        passed: events,
         ...(captured.length > 0 && {
           toLane: {
             projectId,

@@ -6,7 +6,7 @@ import {
   SUCCEEDED_PROPERTY,
 } from "@hedgerow/core/transformations/plugin-event";
 import { HEAD, type ScannedLines, type Shape } from "./event-shapes.ts";
-import type { TextChange } from "./sandbox-messages.ts";
+import { ADDED, type TextChange } from "./sandbox-messages.ts";
 
 /** What the service says itself of transformations: kept out of the text of what they answer. */
 const SAID = [SUCCEEDED_PROPERTY, FAILED_PROPERTY];
@@ -21,7 +21,8 @@ type GuestChange = TextChange & { readonly h?: JsonObject };
 
 /**
  * What the main thread is told of an event that the guest says it changed: only what differs indeed,
- * and the text of its properties after it, without what the service says of transformations. Values
+ * and the text of its properties after it, without what the service says of transformations, or
+ * {@link ADDED}. Values
  * that the guest wrote as another text for the same (digits that it cannot hold) do not differ.
  */
 export function tellChange(text: string, scanned: ScannedLines, index: number): string {
@@ -33,11 +34,8 @@ export function tellChange(text: string, scanned: ScannedLines, index: number): 
   if (text.startsWith(ONLY_PROPERTIES) && change.q === undefined && change.w === undefined) {
     const members = text.slice(ONLY_PROPERTIES.length, -2);
     // Where it is written otherwise (a key twice), it is not taken as it is.
-    const added =
-      JSON.stringify(change) === `{"p":{${members}}}`
-        ? event.properties?.withAdded(change.p ?? {}, members)
-        : undefined;
-    if (added !== undefined) return `${text}\n${added}`;
+    const isPlain = JSON.stringify(change) === `{"p":{${members}}}`;
+    if (isPlain && event.properties?.lacks(change.p ?? {})) return `${text}\n${ADDED}`;
   }
   const fields = head === undefined ? change : { ...change, ...headChange(line, head) };
   const { e, f, q, w, p } = fields;
@@ -135,21 +133,11 @@ class TextProperties {
     return this.#line.slice(this.#start, end + 1);
   }
 
-  /**
-   * Its text with properties behind its own: nearly always all that a transformation does.
-   * @param members those properties as they stand in an object
-   * @returns nothing where one of them is there already, or is not to be told
-   */
-  withAdded(set: JsonObject, members: string): string | undefined {
-    const { slots, keys } = this.#shape;
-    for (const key in set) if (slots.has(key) || FIXED.includes(key)) return undefined;
-    let count = keys.length;
-    // What the service says stands at the end, where it was put.
-    while (count > 0 && SAID.includes(keys[count - 1] as string)) count -= 1;
-    const said = SAID.filter((key) => slots.has(key)).length;
-    if (said !== keys.length - count) return undefined;
-    if (count === 0) return `{${members}}`;
-    return `${this.#line.slice(this.#start, this.#endOf(count - 1))},${members}}`;
+  /** Whether some properties come behind its own: nearly always all that a transformation does. */
+  lacks(set: JsonObject): boolean {
+    const { slots } = this.#shape;
+    for (const key in set) if (slots.has(key) || FIXED.includes(key)) return false;
+    return true;
   }
 
   #endOf(slot: number): number {

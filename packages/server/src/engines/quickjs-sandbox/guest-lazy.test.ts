@@ -1,4 +1,5 @@
 import { encodeJson } from "@hedgerow/core/exact-json";
+import { extendJsonText } from "@hedgerow/core/extend-json";
 import type { Json, JsonObject } from "@hedgerow/core/json";
 import { type EventChange, eventAfter } from "@hedgerow/core/transformations/plugin-event";
 import fc from "fast-check";
@@ -231,6 +232,10 @@ describe("lazy events", () => {
           if (change?.kind === "parts" && change.propertiesText !== undefined) {
             expect(change.propertiesText).toBe(JSON.stringify(event["properties"]));
           }
+          if (change?.kind === "parts" && change.addedText !== undefined) {
+            const own = JSON.stringify(before["properties"]);
+            expect(extendJsonText(own, change.addedText)).toBe(JSON.stringify(event["properties"]));
+          }
         },
       ),
       { numRuns: 3_000 },
@@ -262,6 +267,9 @@ describe("lazy events", () => {
         }
         if (change?.kind === "parts" && change.propertiesText !== undefined) {
           expect(change.propertiesText).toBe(encodeJson(after));
+        }
+        if (change?.kind === "parts" && change.addedText !== undefined) {
+          expect(extendJsonText(encodeJson(properties), change.addedText)).toBe(encodeJson(after));
         }
       }),
       { numRuns: 1_000 },

@@ -15,6 +15,7 @@ import type {
 } from "../../transformations/sandbox.ts";
 import { PassedDepths } from "./passed-depths.ts";
 import {
+  ADDED,
   type FromThread,
   type GuestSettings,
   NO_EVENT,
@@ -484,12 +485,20 @@ export function readOutcome(
       const end = text.indexOf("\n");
       const change = JSON.parse(text.slice(1, end)) as TextChange;
       if (!isTextChange(change)) throw new TypeError("it is no change");
-      return { kind: "keep", change: partsOf(before, change, text.slice(end + 1)), cpuMs };
+      const told = text.slice(end + 1);
+      const parts = partsOf(before, change, told === ADDED ? "" : told);
+      if (told !== ADDED || parts.kind !== "parts") return { kind: "keep", change: parts, cpuMs };
+      // Nothing is told but what was set: its text is what stands there.
+      const addedText = text.slice(ONLY_SET.length, end - 1);
+      return { kind: "keep", change: { ...parts, addedText }, cpuMs };
     }
     default:
       return { kind: "failed", reason: String(JSON.parse(text.slice(1))), isLimit, cpuMs };
   }
 }
+
+/** How a change begins that is nothing but properties that were set. */
+const ONLY_SET = '~{"p":';
 
 function isTextChange({ e = {}, f = [], p = {}, q = [] }: TextChange): boolean {
   const areKeys = (keys: Json) =>

@@ -86,13 +86,16 @@ export type ToThread =
 /**
  * What became of an event: `=` unchanged, `-` dropped, `+` and JSON of what it became, `~` and JSON of
  * a {@link TextChange} with the JSON of its properties after it in a line of its own (nothing where
- * that is not known), `!` and JSON of the reason why it failed, `?` not begun.
+ * that is not known, {@link ADDED} where they are those from before and the ones set behind them), `!` and JSON of the reason why it failed, `?` not begun.
  */
 export interface ThreadOutcome {
   readonly text: string;
   readonly isLimit: boolean;
   readonly cpuMs: number;
 }
+
+/** Stands for the text of properties that are those from before, with nothing but more behind them. */
+export const ADDED = "+";
 
 /** How an event differs from the one that was given; what is absent does not differ. */
 export interface TextChange {

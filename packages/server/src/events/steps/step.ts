@@ -9,9 +9,12 @@ export type StepOutcome =
       /** The very event that the step was given, where it changes nothing. */
       readonly event: CapturedEvent;
       /** JSON text of a changed event's properties, where the step has it at hand. */
-      readonly propertiesText?: string;
-      /** What the step adds to the properties of an event that it does not change otherwise. */
-      readonly added?: AddedProperties;
+      readonly propertiesText?: string | undefined;
+      /**
+       * What stands behind the event's own properties now, where the step has added to that; nothing
+       * does where an event is changed without it.
+       */
+      readonly added?: AddedProperties | undefined;
       /** Who changed the event; the step by its own name unless given. */
       readonly changedBy?: readonly string[];
       readonly captured?: readonly CapturedEvent[];
@@ -61,12 +64,10 @@ export interface Leaving {
  */
 export interface Step {
   readonly name: string;
-  /**
-   * True for what the product itself always does: it is not told as a change of the event. Only such
-   * a step may be given events with properties that were added by one before it: what it makes anew
-   * has to have those.
-   */
+  /** True for what the product itself always does: it is not told as a change of the event. */
   readonly isBuiltIn?: true;
+  /** True for a step that looks after what stands behind an event's own properties; others find it among those. */
+  readonly takesAdded?: true;
   run(
     entries: readonly LoggedEvent[],
     occasion: StepOccasion,
@@ -169,7 +170,7 @@ export async function runSteps(
         const outcome = outcomes[index];
         if (outcome?.kind !== "keep") continue;
         places.push(index);
-        passing.push(step.isBuiltIn ? outcome : whole(outcome));
+        passing.push(step.takesAdded ? outcome : whole(outcome));
       }
       if (passing.length === 0) return;
       const made = await attempt(
@@ -266,16 +267,13 @@ function follow(step: Step, before: Kept, outcome: StepOutcome): StepsOutcome {
     case "keep": {
       const { event, propertiesText, added, changedBy = [step.name] } = outcome;
       const captured = joined(before.captured, outcome.captured);
-      let entry: LoggedEvent;
-      const { position } = before.entry;
-      if (event !== before.entry.event) {
-        entry = { position, event, propertiesText };
-      } else if (added) {
-        const whole = wholeEntry(before.entry);
-        entry = { position, event: whole.event, propertiesText: whole.propertiesText, added };
-      } else {
+      const isSame = event === before.entry.event;
+      if (isSame && added === undefined) {
         return captured === before.captured ? before : { ...before, captured };
       }
+      const { position } = before.entry;
+      const text = isSame ? before.entry.propertiesText : propertiesText;
+      const entry: LoggedEvent = { position, event, propertiesText: text, added };
       return {
         kind: "keep",
         entry,
