@@ -1,4 +1,3 @@
-import { NOTHING } from "../extend-json.ts";
 import { type Json, type JsonObject, ownValue } from "../json.ts";
 
 /**
@@ -92,60 +91,59 @@ const WITHOUT_FACTS: ReadonlySet<string> = new Set(["$snapshot", "$performance_e
  * by `$geoip_disable`: it then speaks of a server, not of the person.
  * @param added properties that the event has got beside its own
  */
-export function automaticProperties(
+export type ReadAutomatic = (
   event: string,
   properties: JsonObject,
-  added: JsonObject = NOTHING,
-): AutomaticProperties {
-  if (WITHOUT_FACTS.has(event)) return NOTHING_AUTOMATIC;
-  const hasPlace = ownValue(properties, "$geoip_disable") !== true;
-  let count = collect(properties, hasPlace, 0);
-  count = collect(added, hasPlace, count);
-  // Some mobile SDKs say `$os_name`; it counts as `$os` where that is missing.
-  const osName = ownValue(properties, "$os_name");
-  if (osName !== undefined && ownValue(properties, "$os") === undefined) {
-    foundNames[count] = OS;
-    foundValues[count] = osName;
-    count++;
+  added: JsonObject,
+) => AutomaticProperties;
+
+/** Reads many events in little memory: they mostly say the same names, and share one list of them. */
+export function createAutomaticReader(): ReadAutomatic {
+  /** Where names and values are put until their number is known: lists that grow are moved all the time. */
+  const foundNames: AutomaticName[] = [];
+  const foundValues: Json[] = [];
+  /** By their number. */
+  const latestNames: (readonly AutomaticName[])[] = [];
+
+  /** Adds what of some properties is automatic to the so many found already; answers how many they are then. */
+  function collect(properties: JsonObject, hasPlace: boolean, before: number): number {
+    let count = before;
+    // Not through lists or pairs, and without asking whose a name is: this is done for every event,
+    // with dozens of names, and no object inherits any of those that are known.
+    for (const name in properties) {
+      const known = automaticNames.get(name);
+      if (known === undefined) continue;
+      const value = properties[name];
+      if (value === undefined) continue;
+      if (!hasPlace && name.startsWith("$geoip_")) continue;
+      foundNames[count] = known;
+      foundValues[count] = value;
+      count++;
+    }
+    return count;
   }
-  if (count === 0) return NOTHING_AUTOMATIC;
-  return { names: namesFound(count), values: foundValues.slice(0, count) };
-}
 
-/** Where names and values are put until their number is known: lists that grow are moved all the time. */
-const foundNames: AutomaticName[] = [];
-const foundValues: Json[] = [];
-
-/** Adds what of some properties is automatic to the so many found already; answers how many they are then. */
-function collect(properties: JsonObject, hasPlace: boolean, before: number): number {
-  let count = before;
-  // Not through lists or pairs, and without asking whose a name is: this is done for every event,
-  // with dozens of names, and no object inherits any of those that are known.
-  for (const name in properties) {
-    const known = automaticNames.get(name);
-    if (known === undefined) continue;
-    const value = properties[name];
-    if (value === undefined) continue;
-    if (!hasPlace && name.startsWith("$geoip_")) continue;
-    foundNames[count] = known;
-    foundValues[count] = value;
-    count++;
+  function namesFound(count: number): readonly AutomaticName[] {
+    const latest = latestNames[count];
+    if (latest?.every((name, at) => name === foundNames[at])) return latest;
+    const names = foundNames.slice(0, count);
+    latestNames[count] = names;
+    return names;
   }
-  return count;
-}
 
-/** By their number: events mostly say the same names, and share one list of them. */
-const latestNames: (readonly AutomaticName[])[] = [];
-
-function namesFound(count: number): readonly AutomaticName[] {
-  const latest = latestNames[count];
-  if (latest !== undefined && isFound(latest)) return latest;
-  const names = foundNames.slice(0, count);
-  latestNames[count] = names;
-  return names;
-}
-
-function isFound(names: readonly AutomaticName[]): boolean {
-  for (let at = 0; at < names.length; at++) if (names[at] !== foundNames[at]) return false;
-  return true;
+  return (event, properties, added) => {
+    if (WITHOUT_FACTS.has(event)) return NOTHING_AUTOMATIC;
+    const hasPlace = ownValue(properties, "$geoip_disable") !== true;
+    let count = collect(properties, hasPlace, 0);
+    count = collect(added, hasPlace, count);
+    // Some mobile SDKs say `$os_name`; it counts as `$os` where that is missing.
+    const osName = ownValue(properties, "$os_name");
+    if (osName !== undefined && ownValue(properties, "$os") === undefined) {
+      foundNames[count] = OS;
+      foundValues[count] = osName;
+      count++;
+    }
+    if (count === 0) return NOTHING_AUTOMATIC;
+    return { names: namesFound(count), values: foundValues.slice(0, count) };
+  };
 }

@@ -4,7 +4,7 @@ import type { CapturedEvent } from "../events/event.ts";
 import { encodeJson } from "../exact-json.ts";
 import { NOTHING } from "../extend-json.ts";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
-import { automaticProperties } from "./automatic-properties.ts";
+import { createAutomaticReader, type ReadAutomatic } from "./automatic-properties.ts";
 import type { PropertyChanges } from "./property-sheet.ts";
 import { isRefusedForMerging } from "./refused-ids.ts";
 
@@ -79,8 +79,13 @@ const NO_CHANGES: PropertyChanges = { setOnce: NO_VALUES, set: NO_VALUES, unset:
 /**
  * What the event does to persons and groups, by its name and properties (posthog-api 9.10).
  * @param added properties that it has got beside its own: facts about the person, as some of those are
+ * @param readAutomatic one for many events, where there are many
  */
-export function personUpdateOf(event: CapturedEvent, added: JsonObject = NOTHING): PersonUpdate {
+export function personUpdateOf(
+  event: CapturedEvent,
+  added: JsonObject = NOTHING,
+  readAutomatic: ReadAutomatic = createAutomaticReader(),
+): PersonUpdate {
   const { properties } = event;
   const distinctId = cleanText(event.distinctId);
   const group = event.event === "$groupidentify" ? groupUpdateOf(properties) : null;
@@ -106,7 +111,7 @@ export function personUpdateOf(event: CapturedEvent, added: JsonObject = NOTHING
   return {
     distinctId,
     keepsPerson: !hasNoPerson,
-    changes: hasNoPerson ? NO_CHANGES : personChanges(event, added),
+    changes: hasNoPerson ? NO_CHANGES : personChanges(event, added, readAutomatic),
     link: linkOf(event, distinctId, warnings),
     groupTypes,
     group: groupUpdate,
@@ -156,9 +161,13 @@ function speaksOfGroupAlone(distinctId: string, group: GroupUpdate | null): bool
   return group !== null && distinctId === `$${group.type}_${group.key}`;
 }
 
-function personChanges({ event, properties }: CapturedEvent, added: JsonObject): PropertyChanges {
+function personChanges(
+  { event, properties }: CapturedEvent,
+  added: JsonObject,
+  readAutomatic: ReadAutomatic,
+): PropertyChanges {
   return {
-    automatic: automaticProperties(event, properties, added),
+    automatic: readAutomatic(event, properties, added),
     set: mapOf(properties, "$set"),
     setOnce: mapOf(properties, "$set_once"),
     unset: namesToUnset(ownValue(properties, "$unset")),

@@ -1,5 +1,6 @@
 import { cleanText } from "@hedgerow/core/events/clean-json";
 import type { StoredFacts } from "@hedgerow/core/flags/evaluation-request";
+import { createAutomaticReader } from "@hedgerow/core/persons/automatic-properties";
 import { type PersonUpdate, personUpdateOf } from "@hedgerow/core/persons/person-update";
 import type { Transaction } from "kysely";
 import type { PersonStore } from "../../persons/person-store.ts";
@@ -40,6 +41,7 @@ export function createPersonStore(
     : createPlainFacts(reads);
   const held = new HeldPersons();
   const statements = createPersonStatements();
+  const readAutomatic = createAutomaticReader();
 
   return {
     factsFor(query) {
@@ -64,7 +66,7 @@ export function createPersonStore(
       const slices = createSlices(TURN_MS);
       for (const { event, added } of entries) {
         if (slices.isOver()) await slices.next();
-        const update = personUpdateOf(event, added?.properties);
+        const update = personUpdateOf(event, added?.properties, readAutomatic);
         updates.push(update);
         const { projectId } = event;
         if (update.link === null || continuityFlagKeys.has(projectId)) continue;
