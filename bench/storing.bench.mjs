@@ -2,7 +2,8 @@
 // index of uuids and insert ids by itself, and the event store as a whole. The many events are made
 // up: sorted runs of random keys, and rows that DuckDB makes. The cost of making events is measured
 // and taken off; threads of the process count, and for the store the main thread is shown as well
-// (on Linux, which tells). Prints a table on stderr, the figures on stdout.
+// (on Linux, which tells). The two are measured in turns, so that a machine that becomes slower does so
+// for both. Prints a table on stderr, the figures on stdout.
 import { randomBytes, randomUUID } from "node:crypto";
 import {
   closeSync,
@@ -28,6 +29,8 @@ const { bytesOf, createSummaryBuilder, runInfoOf, summaryParts } =
 const MANY = Number(process.env.BENCH_STORING_EVENTS ?? 10_000_000);
 const INDEX_ROUND = Number(process.env.BENCH_STORING_INDEX_ROUND ?? 1_000_000);
 const STORE_ROUND = Number(process.env.BENCH_STORING_STORE_ROUND ?? 200_000);
+/** Of each kind, one after the other in turns; the figures are the median of them. */
+const TURNS = 5;
 const BATCH = 1000;
 const WORDS = 8;
 
@@ -101,13 +104,12 @@ const toIndexed = (event, position) => ({
   isChanged: false,
 });
 
-async function measureIndex(path, start) {
-  const index = await openEventIndex({ folder: path, stored: 1e12 });
+async function measureIndex(index, start, count) {
   const { all: claiming } = await measure(
-    INDEX_ROUND,
+    count,
     (n) => toIndexed(makeEvent(start + n), start + n),
     async (makeOne) => {
-      for (let n = 0; n < INDEX_ROUND; n += BATCH) {
+      for (let n = 0; n < count; n += BATCH) {
         await index.makeRoom(BATCH);
         const events = Array.from({ length: BATCH }, (_, at) => makeOne(n + at + 1));
         index.claim(index.keysOf(events), 0, BATCH);
@@ -117,20 +119,18 @@ async function measureIndex(path, start) {
       await index.settle();
     },
   );
-  const asked = Array.from({ length: 100_000 }, (_, n) => makeEvent(n));
+  const asked = Array.from({ length: 50_000 }, (_, n) => makeEvent(n));
   const before = cpuMicroseconds();
   // As many at a time as a request brings.
   for (let n = 0; n < asked.length; n += 50) index.acquaint(1, asked.slice(n, n + 50));
   const asking = (cpuMicroseconds() - before) / asked.length;
-  await index.close();
   return { claiming, asking };
 }
 
-async function measureStore(path, start) {
-  const store = await openDuckDbEvents(path);
+async function measureStore(store, start, count) {
   const personId = "aaaaaaaa-0000-5000-8000-000000000000";
-  const cost = await measure(
-    STORE_ROUND,
+  return measure(
+    count,
     (n) => ({
       position: start + n,
       event: makeEvent(start + n),
@@ -139,7 +139,7 @@ async function measureStore(path, start) {
       changedBy: [],
     }),
     async (makeOne) => {
-      for (let n = 0; n < STORE_ROUND; n += BATCH) {
+      for (let n = 0; n < count; n += BATCH) {
         const rows = Array.from({ length: BATCH }, (_, at) => makeOne(n + at + 1));
         const { stored } = await store.insert({
           rows,
@@ -152,8 +152,23 @@ async function measureStore(path, start) {
       }
     },
   );
-  await store.close();
-  return cost;
+}
+
+/** Measures what has few events and what has many in turns: the median of each figure, and of their ratios. */
+async function inTurns(few, many, round, measureOne) {
+  const count = Math.ceil(round / TURNS / BATCH) * BATCH;
+  const turns = [];
+  for (let turn = 0; turn < TURNS; turn++) {
+    const first = await measureOne(few, turn * count, count);
+    turns.push({ first, many: await measureOne(many, MANY + turn * count, count) });
+  }
+  const median = (values) => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];
+  const of = (figure) => ({
+    first: median(turns.map(({ first }) => first[figure])),
+    many: median(turns.map(({ many }) => many[figure])),
+    ratio: median(turns.map(({ first, many }) => many[figure] / first[figure])),
+  });
+  return Object.fromEntries(Object.keys(turns[0].first).map((figure) => [figure, of(figure)]));
 }
 
 /** Longest time for which a batch of many events keeps the process from anything else. */
@@ -246,24 +261,30 @@ async function fillStore(path, count) {
   makeIndex(`${path}.index`, count);
 }
 
-const index = { first: await measureIndex(join(folder, "first"), 0) };
 makeIndex(join(folder, "many"), MANY);
-index.many = await measureIndex(join(folder, "many"), MANY);
-const store = { first: await measureStore(join(folder, "first.duckdb"), 0) };
+const indexes = await Promise.all(
+  ["first", "many"].map((name) => openEventIndex({ folder: join(folder, name), stored: 1e12 })),
+);
+const index = await inTurns(...indexes, INDEX_ROUND, measureIndex);
+for (const one of indexes) await one.close();
 const blockingMs = await measureBlocking(join(folder, "blocking.duckdb"));
 await fillStore(join(folder, "many.duckdb"), MANY);
-store.many = await measureStore(join(folder, "many.duckdb"), MANY);
+const stores = await Promise.all(
+  ["first", "many"].map((name) => openDuckDbEvents(join(folder, `${name}.duckdb`))),
+);
+const store = await inTurns(...stores, STORE_ROUND, measureStore);
+for (const one of stores) await one.close();
 
 const rows = [
-  ["index: claim and keep", index.first.claiming, index.many.claiming],
-  ["index: ask about a new event", index.first.asking, index.many.asking],
-  ["event store: insert", store.first.all, store.many.all],
-  ["… the main thread's share", store.first.main, store.many.main],
+  ["index: claim and keep", index.claiming],
+  ["index: ask about a new event", index.asking],
+  ["event store: insert", store.all],
+  ["… the main thread's share", store.main],
 ];
 console.error(`CPU µs for each event             first      from ${MANY / 1e6} million on   ratio`);
-for (const [name, first, many] of rows) {
+for (const [name, { first, many, ratio }] of rows) {
   console.error(
-    `${name.padEnd(30)} ${first.toFixed(2).padStart(8)} ${many.toFixed(2).padStart(12)} ${(many / first).toFixed(2).padStart(16)}`,
+    `${name.padEnd(30)} ${first.toFixed(2).padStart(8)} ${many.toFixed(2).padStart(12)} ${ratio.toFixed(2).padStart(16)}`,
   );
 }
 console.error(

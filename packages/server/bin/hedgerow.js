@@ -1,6 +1,7 @@
 #!/usr/bin/env -S MALLOC_ARENA_MAX=2 node --v8-pool-size=1
 // One thread beside the main one for the engine's own work, which is collecting garbage for the most
-// part: on few cores more of them take time from each other and from the main one. Known to the
-// engine only before it starts, so this is the one place that says it; whoever starts this file by
-// `node` gives the option, or goes without.
+// part: on few cores more of them take time from each other and from the main one. And where the C
+// library keeps free memory for each of a dozen threads, that is some 30 MB of no use to any. Both are
+// known only before the engine starts, so this is the one place that says them; whoever starts this
+// file by `node` gives them, or goes without.
 import "../dist/bundle/main.js";
