@@ -35,7 +35,7 @@ export function extendedLength(text: string, added: string): number {
 
 export const NOTHING: JsonObject = Object.freeze({});
 
-/** What the object lacks of `added`: `added` itself where that is all, and {@link NOTHING}. */
+/** What the object lacks of `added`: `added` itself where that is all of it, {@link NOTHING} where it lacks nothing. */
 export function missingIn(object: JsonObject, added: JsonObject): JsonObject {
   let has = 0;
   let lacks = 0;

@@ -92,6 +92,7 @@ import { reachNow } from "./events/reach-now.ts";
 import { receiptRoutes } from "./events/receipts.routes.ts";
 import { createRecentEvents } from "./events/recent-events.ts";
 import { createRefusals } from "./events/refusals.ts";
+import { rememberUnstored } from "./events/remember-unstored.ts";
 import { startWorker } from "./events/worker.ts";
 import { createAnalyseExperiment } from "./experiments/analyse-experiment.ts";
 import { createEligibleFlags } from "./experiments/eligible-flags.ts";
@@ -450,6 +451,7 @@ async function compose(
   const isStored = (projectId: number) => reachNow({ events, log }, projectId, MAX_CATCHING_UP_MS);
 
   const recentEvents = createRecentEvents();
+  await rememberUnstored({ log, events, recent: recentEvents });
   const captureDeps = {
     projects,
     append,

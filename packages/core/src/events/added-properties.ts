@@ -24,17 +24,20 @@ export function addedToo(
   };
 }
 
-/** An entry whose event has all of its properties itself, those that were added included. */
-export function wholeEntry(entry: LoggedEvent): LoggedEvent {
-  const { added, propertiesText, ...rest } = entry;
+/**
+ * An entry of the log, or a row for the store, whose event has all of its properties itself, those that
+ * were added included.
+ */
+export function wholeEntry<Entry extends Pick<LoggedEvent, "event" | "propertiesText" | "added">>(
+  entry: Entry,
+): Entry {
+  const { event, propertiesText, added } = entry;
   if (added === undefined) return entry;
-  const { event } = entry;
-  const properties = extendJson(event.properties, added.properties);
   return {
-    ...rest,
-    event: { ...event, properties },
-    ...(propertiesText !== undefined && {
-      propertiesText: extendJsonText(propertiesText, added.text),
-    }),
+    ...entry,
+    event: { ...event, properties: extendJson(event.properties, added.properties) },
+    propertiesText:
+      propertiesText === undefined ? undefined : extendJsonText(propertiesText, added.text),
+    added: undefined,
   };
 }

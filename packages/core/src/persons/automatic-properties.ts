@@ -144,6 +144,9 @@ export function createAutomaticReader(): ReadAutomatic {
       count++;
     }
     if (count === 0) return NOTHING_AUTOMATIC;
-    return { names: namesFound(count), values: foundValues.slice(0, count) };
+    const values = foundValues.slice(0, count);
+    // They may be long texts, and are not kept.
+    foundValues.fill(null, 0, count);
+    return { names: namesFound(count), values };
   };
 }

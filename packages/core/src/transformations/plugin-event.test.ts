@@ -273,7 +273,9 @@ describe("differences that a transformation makes", () => {
       additionOf({ ...change, set, ...more }, (name) => name === "a");
     expect(addition({ b: 2 })).toEqual({ properties: { b: 2 }, text: '{"b":2}' });
     expect(addition({ b: 2 }, {})).toBeUndefined();
-    for (const set of [{ a: 2 }, { b: "\0" }, { $set: {} }, { $ip: "" }, { $plugins_failed: [] }]) {
+    const read = ["$set", "$ip", "$plugins_failed", "$groups", "$os_name", "$insert_id", "alias"];
+    const others = read.map((name) => ({ [name]: {} }));
+    for (const set of [{ a: 2 }, { b: "\0" }, ...others, { b: 2, $session_id: "s" }]) {
       expect(addition(set)).toBeUndefined();
     }
     expect(addition({ b: 2 }, { addedText: '{"b":2}', removed: ["c", "$ip"] })).toBeUndefined();

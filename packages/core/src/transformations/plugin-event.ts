@@ -222,7 +222,8 @@ export function takeChange(
 
 /**
  * What a change adds behind all properties that an event has; `undefined` where it does anything
- * else, or has to be looked at as {@link takeChange} does.
+ * else, or has to be looked at as {@link takeChange} does. Nothing that the service itself reads of an
+ * event is an addition: it has to be where that is looked for.
  * @param isTaken whether the event has a property of a name
  */
 export function additionOf(
@@ -233,9 +234,14 @@ export function additionOf(
     return undefined;
   }
   const { set, addedText } = change;
-  for (const name in set) if (isTaken(name)) return undefined;
+  for (const name in set) if (isRead(name) || isTaken(name)) return undefined;
   if (lookThrough(set, MAX_DEPTH - 1) !== "clean") return undefined;
   return { properties: set, text: addedText };
+}
+
+/** Whether a name may mean something: those of PostHog's own begin alike, but for that of `$create_alias`. */
+function isRead(name: string): boolean {
+  return name.startsWith("$") || name === "alias";
 }
 
 /** Whether properties changed of which nothing is said elsewhere in the event. */

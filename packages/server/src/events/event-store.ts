@@ -13,11 +13,11 @@ export interface EventRow {
   /** Names of the transformations that changed it, in order. */
   readonly changedBy: readonly string[];
   /**
-   * The properties of this very event as `encodeJson` writes them, where whoever made the row has
+   * The own properties of this very event as `encodeJson` writes them, where whoever made the row has
    * that text already: the store then need not write them again. The store believes it.
    */
   readonly propertiesText?: string | undefined;
-  /** What is stored beside the event's own properties; none of them is there as well. */
+  /** What is stored behind the event's own properties, none of which it has as well. */
   readonly added?: AddedProperties | undefined;
 }
 

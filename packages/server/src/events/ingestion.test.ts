@@ -205,6 +205,17 @@ describe("exact numbers", () => {
     expect(text).toMatch(/"person":\{.*"properties":\{"big":9007199254740993\}/);
   });
 
+  it("[CA-50] come back beside a key toJSON, which is one as any other", async () => {
+    const uuid = randomUUID();
+    const odd = '{"toJSON":1,"big":12345678901234567890}';
+    const properties = `{"toJSON":"j","a":[${odd}],"big":9007199254740993,"$set":${odd}}`;
+    const payload = `{"api_key":"${token}","event":"odd","distinct_id":"odd","uuid":"${uuid}","properties":${properties}}`;
+    await send({ method: "POST", url: "/e/", payload });
+    expect((await read(`events/${uuid}`)).text).toContain(properties.slice(0, -1));
+    expect((await read("events?distinct_id=odd")).text).toContain(properties.slice(0, -1));
+    expect((await read("persons?distinct_id=odd")).text).toContain(odd.slice(1, -1));
+  });
+
   it("[CA-50] come through in any document, with the order of its keys", async () => {
     const number = fc.oneof(
       fc.bigInt({ min: -(10n ** 40n), max: 10n ** 40n }).map(String),

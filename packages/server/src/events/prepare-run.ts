@@ -1,3 +1,4 @@
+import { wholeEntry } from "@hedgerow/core/events/added-properties";
 import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
 import type { PersonOutcome, PersonStore } from "../persons/person-store.ts";
 import { StoreUnavailable } from "../platform/store-unavailable.ts";
@@ -165,7 +166,10 @@ export function createRunPreparation(deps: PreparationDeps): RunPreparation {
     }
     const outcomes = await persons.applyEvents(harmless);
     const reason = `its person changes failed: ${fault instanceof Error ? fault.message : fault}`;
-    const letters = results.kept.map(({ position, event }) => ({ position, event, reason }));
+    const letters = results.kept.map((kept) => {
+      const { position, event } = wholeEntry(kept);
+      return { position, event, reason };
+    });
     const deadLetters = [...results.deadLetters, ...letters];
     const hasOwnLetters = results.hasOwnLetters || letters.length > 0;
     return complete(run, { ...results, deadLetters, hasOwnLetters }, outcomes);

@@ -10,6 +10,8 @@ export interface RecentEvents {
 
 /** Events in each of two generations: a megabyte and a half in all. */
 const GENERATION_SIZE = 16_384;
+/** Most events that are remembered. */
+export const MOST_RECENT = 2 * GENERATION_SIZE;
 
 /**
  * Remembers the last sixteen to thirty-two thousand events, as numbers: texts that stay for just so

@@ -2,6 +2,7 @@ import { copyFileSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import type { CapturedEvent } from "@hedgerow/core/events/event";
+import type { JsonObject } from "@hedgerow/core/json";
 import Database from "libsql";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
 import { StoreUnavailable } from "../platform/store-unavailable.ts";
@@ -630,6 +631,57 @@ describe("the worker", () => {
     ]);
     const person = await run.persons.personByDistinctId(projectId, "u0");
     expect(person?.properties).toMatchObject(place);
+  });
+
+  it("[PI-45] tells whoever follows events of the place as well, also where they were read again", async () => {
+    const place = { $geoip_city_name: "Rome" };
+    const geoIp = () => ({ lookup: () => place });
+    const insert = () => Promise.reject(new Error("down"));
+    const first = await pipeline.start(
+      { geoIp, events: (real) => ({ ...real, insert }) },
+      { drainMs: 100 },
+    );
+    const projectId = await first.newProject();
+    const properties = { $ip: "203.0.113.9" };
+    await first.append([sampleEvent({ projectId, properties })]);
+    await expect.poll(() => first.persons.position()).toBeGreaterThan(0);
+    await pipeline.closeStores();
+
+    const told: JsonObject[] = [];
+    const second = await pipeline.start({
+      geoIp,
+      onStored: () => (rows) => {
+        for (const { event } of rows) told.push(event.properties);
+      },
+    });
+    await second.append([sampleEvent({ projectId, properties })]);
+    await second.settle();
+    await expect
+      .poll(() => told)
+      .toEqual([
+        { ...properties, ...place },
+        { ...properties, ...place },
+      ]);
+  });
+
+  it("[PI-45] keeps the place in the letter of an event whose person changes fail", async () => {
+    const place = { $geoip_city_name: "Rome" };
+    const run = await pipeline.start({
+      geoIp: () => ({ lookup: () => place }),
+      persons: (real) => ({
+        ...real,
+        async applyEvents(entries) {
+          if (entries.some(({ event }) => "bad" in event.properties)) throw new Error("no");
+          return real.applyEvents(entries);
+        },
+      }),
+    });
+    const projectId = await run.newProject();
+    const properties = { $ip: "203.0.113.9", bad: 1 };
+    await run.append([sampleEvent({ projectId, properties })]);
+    await run.settle();
+    const [letter] = await lettersIn(run.events, projectId);
+    expect(letter?.event.properties).toEqual({ ...properties, ...place });
   });
 
   it("[PI-46] finishes after a restart what it had not done, persons before anybody asks", async () => {

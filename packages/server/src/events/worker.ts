@@ -1,4 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { wholeEntry } from "@hedgerow/core/events/added-properties";
 import type { GeoIp } from "../persons/geo-ip.ts";
 import type { PersonStore } from "../persons/person-store.ts";
 import { atMost } from "../platform/at-most.ts";
@@ -245,7 +246,8 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
     if (passed.length === 0) return { rows: [], merges: [], drops: [], deadLetters: [], end: upTo };
     const prepared = await again.prepare({ after, entries: passed });
     tell(deps.onPrepared, prepared.rows, "somebody could not be told of events");
-    return prepared;
+    // Whoever is told of rows that were not packed reads their events alone.
+    return { ...prepared, rows: prepared.rows.map(wholeEntry) };
   }
 
   const leftOver = await log.end();

@@ -24,7 +24,9 @@ const MARKED = /(?<!\\)"\\u0000(-?\d+)"(?!:)/g;
 
 function withMarks(value: unknown): unknown {
   if (typeof value === "bigint") return `\0${value}`;
-  if (typeof value !== "object" || value === null || "toJSON" in value) return value;
+  if (typeof value !== "object" || value === null) return value;
+  // In what came from outside it may be a key as any other.
+  if ("toJSON" in value && typeof value.toJSON === "function") return value;
   if (Array.isArray(value)) return value.map(withMarks);
   return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, withMarks(member)]));
 }

@@ -219,18 +219,14 @@ function headTextOf(event: PluginEvent): string {
 
 /** The event as its next transformation is given it. */
 function lineOf(one: EventUnderWay): string {
-  const { headText, propertiesText, added } = one;
-  const behind = hasPassed(one) ? addedToo(added, passedPropertiesOf(one)) : added;
+  const { headText, propertiesText, added, succeeded, failed } = one;
+  const behind = hasPassed(one) ? addedToo(added, passedProperties(succeeded, failed)) : added;
   const properties = behind ? extendJsonText(propertiesText, behind.text) : propertiesText;
   return `${headText},"properties":${properties}}`;
 }
 
 function hasPassed({ succeeded, failed }: EventUnderWay): boolean {
   return succeeded.length + failed.length > 0;
-}
-
-function passedPropertiesOf({ succeeded, failed }: EventUnderWay): AddedProperties {
-  return passedProperties(succeeded, failed);
 }
 
 /** What senders say of transformations themselves is not believed. */
@@ -389,8 +385,8 @@ function outcomeOf(one: EventUnderWay): StepOutcome {
   }
   const { event } = one.entry;
   if (!hasPassed(one)) return { kind: "keep", event, ...captured };
-  const { changedBy, propertiesText } = one;
-  const added = addedToo(one.added, passedPropertiesOf(one));
+  const { changedBy, propertiesText, succeeded, failed } = one;
+  const added = addedToo(one.added, passedProperties(succeeded, failed));
   if (one.isOwn) return { kind: "keep", event, added, changedBy, ...captured };
   const changed = capturedEventOf(event, one.event);
   return { kind: "keep", event: changed, propertiesText, added, changedBy, ...captured };

@@ -1,6 +1,7 @@
 import { rm } from "node:fs/promises";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { DuckDBConnection } from "@duckdb/node-api";
+import { wholeEntry } from "@hedgerow/core/events/added-properties";
 import { type EventBatch, type EventStore, QueryTooLong } from "../../events/event-store.ts";
 import type { PerformerSource } from "../../events/performers.ts";
 import type { ExperimentMeasures } from "../../experiments/experiment-measures.ts";
@@ -256,7 +257,8 @@ export async function openDuckDbEvents(
   }
 
   return {
-    pack: (rows) => packEvents(rows, index.keysOf).catch(() => rows),
+    // Whoever is told of these reads their events alone.
+    pack: (rows) => packEvents(rows, index.keysOf).catch(() => rows.map(wholeEntry)),
 
     insert: (batch) =>
       afterOthers(() =>

@@ -228,6 +228,29 @@ describe("events", () => {
     await instance.stop();
   });
 
+  it.each([
+    ["answers the event", "return e"],
+    ["answers a copy", "return { ...e, properties: { ...e.properties } }"],
+    ["reads all", "Object.keys(e.properties); return e"],
+    ["sets and deletes", "e.properties.x = 1; delete e.properties.x; return e"],
+    [
+      "looks into objects",
+      "if (e.properties.list[1].id === 0 || e.$set.big === 0) return null; return e",
+    ],
+  ])(
+    "[TS-10] is not said to change integers that no number holds where it %s",
+    async (_what, body) => {
+      const instance = await startSource(sandbox, `function processEvent(e) { ${body} }`);
+      const big = 12_345_678_901_234_567_891n;
+      const properties = { id: big, list: [big, { id: big }], $set: { big } };
+      const events = sampleEvents(3, properties).map((event) => ({ ...event, $set: { big } }));
+      for (const outcome of await instance.transform(events)) {
+        expect(readOutcome(outcome)).toBe("unchanged");
+      }
+      await instance.stop();
+    },
+  );
+
   it("[TS-12] gives stored values with integers that no number holds as numbers", async () => {
     const record = recordHost();
     record.stored.set("a", { limit: 12_345_678_901_234_567_890n });

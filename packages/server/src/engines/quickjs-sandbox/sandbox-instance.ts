@@ -1,6 +1,11 @@
 import { encodeJson } from "@hedgerow/core/exact-json";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
-import { type EventChange, eventAfter, put } from "@hedgerow/core/transformations/plugin-event";
+import {
+  type EventChange,
+  eventAfter,
+  hasKeys,
+  put,
+} from "@hedgerow/core/transformations/plugin-event";
 import type {
   CallOutcome,
   EventOutcome,
@@ -478,7 +483,10 @@ export function readOutcome(
       return { kind: "not-run" };
     case "+": {
       const whole = JSON.parse(text.slice(1)) as JsonObject;
-      const event = MANY_DIGITS.test(line) ? (restoreIntegers(before, whole) as JsonObject) : whole;
+      const mayLack = MANY_DIGITS.test(line);
+      const event = mayLack ? (restoreIntegers(before, whole) as JsonObject) : whole;
+      // Where digits were lost on the way alone, nothing was changed.
+      if (mayLack && encodeJson(event) === line) return { kind: "keep", cpuMs };
       return { kind: "keep", change: { kind: "whole", event }, cpuMs };
     }
     case "~": {
@@ -487,6 +495,7 @@ export function readOutcome(
       if (!isTextChange(change)) throw new TypeError("it is no change");
       const told = text.slice(end + 1);
       const parts = partsOf(before, change, told === ADDED ? "" : told);
+      if (parts === undefined) return { kind: "keep", cpuMs };
       if (told !== ADDED || parts.kind !== "parts") return { kind: "keep", change: parts, cpuMs };
       // Nothing is told but what was set: its text is what stands there.
       const addedText = text.slice(ONLY_SET.length, end - 1);
@@ -510,23 +519,34 @@ function partsOf(
   before: SandboxEvent,
   { e = {}, f = [], p = {}, q = [], w }: TextChange,
   propertiesText: string,
-): EventChange {
+): EventChange | undefined {
   const restored = { count: 0 };
-  const restore = (whole: JsonObject | undefined, part: JsonObject): JsonObject => {
+  const restore = (whole: JsonObject | undefined, part: Record<string, Json>): JsonObject => {
     for (const key of Object.keys(part)) {
       const value = ownValue(whole ?? {}, key);
-      if (value !== undefined) put(part, key, restoreIntegers(value, part[key] as Json, restored));
+      if (value === undefined) continue;
+      const { count } = restored;
+      const after = restoreIntegers(value, part[key] as Json, restored);
+      if (restored.count > count && encodeJson(after) === encodeJson(value)) delete part[key];
+      else put(part, key, after);
     }
     return part;
   };
   const fields = { fields: restore(before, e), removedFields: f };
   const properties = ownValue(before, "properties");
   const earlier = isJsonObject(properties) ? properties : {};
-  if (w !== undefined) {
-    return { kind: "properties", ...fields, properties: restoreIntegers(earlier, w) };
-  }
   restored.count = 0;
+  // Where digits were lost on the way alone, nothing was changed.
+  if (w !== undefined) {
+    const after = restoreIntegers(earlier, w, restored);
+    if (restored.count === 0 || encodeJson(after) !== encodeJson(earlier)) {
+      return { kind: "properties", ...fields, properties: after };
+    }
+    restored.count = 0;
+  }
   const set = restore(earlier, p);
+  const isChanged = [fields.fields, set].some(hasKeys) || f.length > 0 || q.length > 0;
+  if (!isChanged) return undefined;
   // The text has the digits that came out of the sandbox.
   const isTextRight = propertiesText !== "" && restored.count === 0;
   return { kind: "parts", ...fields, set, removed: q, ...(isTextRight && { propertiesText }) };

@@ -11,8 +11,8 @@ export type StepOutcome =
       /** JSON text of a changed event's properties, where the step has it at hand. */
       readonly propertiesText?: string | undefined;
       /**
-       * What stands behind the event's own properties now, where the step has added to that; nothing
-       * does where an event is changed without it.
+       * What stands behind the event's own properties now. Without it that is what stood there where
+       * the event is the one that was given, and nothing where it is another one.
        */
       readonly added?: AddedProperties | undefined;
       /** Who changed the event; the step by its own name unless given. */
