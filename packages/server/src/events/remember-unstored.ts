@@ -8,7 +8,7 @@ const AT_A_TIME = 500;
 /**
  * Has a new process remember the events that are durable and not stored: until they are, nothing else
  * tells a repetition of one from a new event. To be awaited before anything is captured. Of a backlog
- * beyond what is ever remembered, the newest.
+ * beyond what is ever remembered, the newest, as many of the log as of each lane.
  */
 export async function rememberUnstored({
   log,
@@ -21,24 +21,23 @@ export async function rememberUnstored({
 }): Promise<void> {
   const { lanes } = log;
   const always = new AbortController().signal;
-  const end = await log.end();
-  await rememberAll(await events.position(), end, recent, (after) =>
-    log.read(after, AT_A_TIME, always),
-  );
-  for (const projectId of lanes.waiting().keys()) {
-    await rememberAll(lanes.begin(projectId), lanes.end(projectId), recent, async (after) =>
-      lanes.read(projectId, after, AT_A_TIME),
-    );
+  const projectIds = [...lanes.waiting().keys()];
+  const most = Math.ceil(MOST_RECENT / (1 + projectIds.length));
+  const newestOf = (begin: number, end: number) => ({ after: Math.max(begin, end - most), end });
+  const stretch = newestOf(await events.position(), await log.end());
+  await rememberAll(stretch, recent, (after) => log.read(after, AT_A_TIME, always));
+  for (const projectId of projectIds) {
+    const waiting = newestOf(lanes.begin(projectId), lanes.end(projectId));
+    await rememberAll(waiting, recent, async (after) => lanes.read(projectId, after, AT_A_TIME));
   }
 }
 
 async function rememberAll(
-  begin: number,
-  end: number,
+  { after: begin, end }: { readonly after: number; readonly end: number },
   recent: RecentEvents,
   read: (after: number) => Promise<LogBatch>,
 ): Promise<void> {
-  let after = Math.max(begin, end - MOST_RECENT);
+  let after = begin;
   while (after < end) {
     const batch = await read(after);
     for (const { event, fault, passage } of batch.entries) {
