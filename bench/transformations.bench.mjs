@@ -108,7 +108,7 @@ const THROUGH_ALL = `export function processEvent(e) {
 
 /** CPU microseconds for each event, of a chunk after the other as a chain gives them. */
 async function measure(instance) {
-  const given = events.map((event) => ({ event, line: JSON.stringify(event) }));
+  const given = events.map((event) => ({ event, line: JSON.stringify(event), hops: 0 }));
   const all = [];
   const main = [];
   const sandboxed = [];

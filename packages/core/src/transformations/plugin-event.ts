@@ -3,6 +3,7 @@ import { cleanJson, cleanText } from "../events/clean-json.ts";
 import { cutName } from "../events/cut-name.ts";
 import type { CapturedEvent } from "../events/event.ts";
 import { MAX_AHEAD_MS, readMoment } from "../events/event-time.ts";
+import { encodeJson } from "../exact-json.ts";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
 
 /**
@@ -56,6 +57,27 @@ export function pluginEventOf(
 }
 
 const PERSON_FIELDS = ["$set", "$set_once", "$unset"] as const;
+
+/**
+ * JSON of {@link pluginEventOf} as `encodeJson` writes it, without `properties` and the last bracket:
+ * the same without making the event.
+ */
+export function headTextOf(
+  { uuid, projectId, event, distinctId, properties, timestamp, receivedAt }: CapturedEvent,
+  siteUrl: string,
+): string {
+  const address = ownValue(properties, "$ip");
+  const ip = typeof address === "string" ? JSON.stringify(address) : "null";
+  const names = `"event":${JSON.stringify(event)},"distinct_id":${JSON.stringify(distinctId)}`;
+  const where = `"team_id":${projectId},"ip":${ip},"site_url":${JSON.stringify(siteUrl)}`;
+  const when = `"now":"${receivedAt.toISOString()}","timestamp":"${timestamp.toISOString()}"`;
+  let text = `{"uuid":"${uuid}",${names},${where},${when}`;
+  for (const field of PERSON_FIELDS) {
+    const given = ownValue(properties, field);
+    if (given !== undefined) text += `,"${field}":${encodeJson(given)}`;
+  }
+  return text;
+}
 
 /**
  * How what a transformation answered differs from the event that it was given: `fields` are those
@@ -221,20 +243,16 @@ export function takeChange(
 }
 
 /**
- * What a change adds behind all properties that an event has; `undefined` where it does anything
- * else, or has to be looked at as {@link takeChange} does. Nothing that the service itself reads of an
- * event is an addition: it has to be where that is looked for.
- * @param isTaken whether the event has a property of a name
+ * What a change adds to an event that has no property of the same name; `undefined` where it does
+ * anything else, or has to be looked at as {@link takeChange} does. Nothing that the service itself
+ * reads of an event is an addition: it has to be where that is looked for.
  */
-export function additionOf(
-  change: EventChange,
-  isTaken: (name: string) => boolean,
-): AddedProperties | undefined {
+export function additionOf(change: EventChange): AddedProperties | undefined {
   if (change.kind !== "parts" || change.addedText === undefined || !areOnlyPlain(change)) {
     return undefined;
   }
   const { set, addedText } = change;
-  for (const name in set) if (isRead(name) || isTaken(name)) return undefined;
+  for (const name in set) if (isRead(name)) return undefined;
   if (lookThrough(set, MAX_DEPTH - 1) !== "clean") return undefined;
   return { properties: set, text: addedText };
 }

@@ -1,11 +1,10 @@
 import type { CapturedEvent } from "@hedgerow/core/events/event";
-import { isJsonObject, type Json, ownValue } from "@hedgerow/core/json";
-import { hopsOf } from "@hedgerow/core/transformations/plugin-event";
+import type { Json } from "@hedgerow/core/json";
 import type { IngestionWarnings } from "../events/ingestion-warnings.ts";
 import type { PlaceRecords } from "../persons/geo-ip.ts";
 import { captureFrom } from "./capture-from-transformation.ts";
-import { type EventJob, type EventUnderWay, uuidOf } from "./run-transformations.ts";
-import type { InstanceHost, SandboxCapture, SandboxCause, SandboxEvent } from "./sandbox.ts";
+import { type EventJob, EventUnderWay, uuidOf } from "./event-under-way.ts";
+import type { InstanceHost, SandboxCapture, SandboxCause } from "./sandbox.ts";
 import type { Stage } from "./stage.ts";
 import type { StorageBuffer } from "./storage-buffer.ts";
 import type { TransformationJournal } from "./transformation-journal.ts";
@@ -14,8 +13,6 @@ import type { TransformationJobs } from "./transformation-records.ts";
 /** Answers what running transformations ask of the service. */
 export interface InstanceHosts {
   hostFor(stage: Stage): InstanceHost;
-  /** Until what it answers is called, captures of a stage belong to these events. */
-  watch(stage: Stage, events: readonly EventUnderWay[]): () => void;
   /** What became of events is durable: what they stored and asked for becomes so, too. */
   release(events: readonly EventUnderWay[]): void;
   /** Events begin anew with their first transformation: nothing that they stored or asked for remains. */
@@ -53,18 +50,13 @@ export function createInstanceHosts({
   newUuid: () => string;
   siteUrl: string;
 }): InstanceHosts {
-  /** By config: the events that its stage is given at the moment, by the uuid it knows them by. */
-  const watched = new Map<Stage, Map<string, EventUnderWay>>();
-  /** As transformations were given them: whose they are, also once they are watched no more. */
-  const owners = new WeakMap<SandboxEvent, EventUnderWay>();
   /** Jobs of events that are durable. */
   let ready: EventJob[] = [];
   let handing: Promise<void> = Promise.resolve();
 
   /** The event under way that something hangs on, unless what became of it is durable. */
   function ownerOf({ event }: SandboxCause): EventUnderWay | undefined {
-    const owner = event ? owners.get(event) : undefined;
-    return owner?.isDurable ? undefined : owner;
+    return event instanceof EventUnderWay && !event.isDurable ? event : undefined;
   }
 
   async function add(stage: Stage, job: EventJob["job"]): Promise<boolean> {
@@ -143,13 +135,12 @@ export function createInstanceHosts({
     asked: SandboxCapture,
     { event, hops }: SandboxCause,
   ): Promise<void> {
-    const uuid = event ? uuidOf(event) : newUuid();
-    const under = watched.get(stage)?.get(uuid);
-    const properties = event ? ownValue(event, "properties") : undefined;
-    const outside = isJsonObject(properties) ? hopsOf(properties) : 0;
+    const uuid = event ? uuidOf(event.event) : newUuid();
+    // While its stage works on an event, what is captured belongs to it.
+    const under = event instanceof EventUnderWay && event.stage === stage ? event : undefined;
     const source = under?.entry.event;
     const made = captureFrom(stage, asked, {
-      hops: under?.hops ?? hops ?? outside,
+      hops: event?.hops ?? hops ?? 0,
       uuid: source?.uuid ?? uuid,
       index: under
         ? under.captured.filter((one) => one.properties[FROM] === stage.configId).length
@@ -164,7 +155,7 @@ export function createInstanceHosts({
       throw new Error(`posthog.capture was refused: ${REFUSALS[made.refusal]}`);
     }
     const marked = { ...made, properties: { ...made.properties, [FROM]: stage.configId } };
-    if (under) under.captured.push(marked);
+    if (under) under.captured = [...under.captured, marked];
     else await capture([marked]);
   }
 
@@ -185,41 +176,24 @@ export function createInstanceHosts({
         const { projectId, configId } = stage;
         const job = { projectId, configId, name, payload, runAt };
         const owner = ownerOf(cause);
-        if (owner) owner.jobs.push({ stage, job });
+        if (owner) owner.jobs = [...owner.jobs, { stage, job }];
         else if (!(await add(stage, job))) {
           throw new Error("too many jobs of this transformation wait");
         }
       },
       beginAnew(events) {
-        for (const event of events) {
-          const owner = owners.get(event);
-          if (!owner) continue;
+        for (const owner of events) {
+          if (!(owner instanceof EventUnderWay)) continue;
           owner.jobs = owner.jobs.filter(({ job }) => job.configId !== stage.configId);
           owner.captured = owner.captured.filter(
             ({ properties }) => properties[FROM] !== stage.configId,
           );
         }
       },
-      undoStored: (events) =>
-        storage.undo(
-          events.flatMap((one) => owners.get(one) ?? []),
-          stage,
-        ),
+      undoStored: (events) => storage.undo(events, stage),
       locate: (address) => places.locate(address),
       countMetric: (name, kind, value) => journal.countOwn(stage, name, { kind, value }),
     }),
-
-    watch(stage, events) {
-      const byUuid = new Map<string, EventUnderWay>();
-      for (const one of events) {
-        byUuid.set(uuidOf(one.event), one);
-        owners.set(one.event, one);
-      }
-      watched.set(stage, byUuid);
-      return () => {
-        if (watched.get(stage) === byUuid) watched.delete(stage);
-      };
-    },
 
     release(events) {
       storage.release(events);

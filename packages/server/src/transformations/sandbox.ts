@@ -100,7 +100,7 @@ export const MAX_CAPTURES = 10;
  * there is none, the hop count of the event that had begun it and has ended.
  */
 export interface SandboxCause {
-  readonly event: SandboxEvent | null;
+  readonly event: GivenEvent | null;
   readonly hops?: number;
 }
 
@@ -119,9 +119,9 @@ export interface InstanceHost {
   capture(capture: SandboxCapture, cause: SandboxCause): Promise<void>;
   enqueueJob(name: string, payload: Json, runAt: Date, cause: SandboxCause): Promise<void>;
   /** Events are begun anew: what they asked for before must come to nothing, but for what they stored. */
-  beginAnew?(events: readonly SandboxEvent[]): void;
+  beginAnew?(events: readonly GivenEvent[]): void;
   /** What events that are begun anew had stored must come to nothing. */
-  undoStored?(events: readonly SandboxEvent[]): void;
+  undoStored?(events: readonly GivenEvent[]): void;
   /** What `meta.geoip.locate` answers (MaxMind's record of a city); null when nothing is known. */
   locate(address: string): Promise<Json | null>;
   countMetric(name: string, kind: "sum" | "max" | "min", value: number): void;
@@ -169,10 +169,12 @@ export type EventOutcome =
 
 /** An event on its way through many transformations: as it is, and as the text that the next is given. */
 export interface GivenEvent {
-  /** As causes and answers are compared with; may lack what only the text says. */
+  /** May be made when it is asked for, which is seldom; may lack what only the text says. */
   readonly event: SandboxEvent;
   /** JSON of it as `JSON.stringify` writes it, so without line breaks. */
   readonly line: string;
+  /** How deep it was captured by transformations itself. */
+  readonly hops: number;
 }
 
 /**

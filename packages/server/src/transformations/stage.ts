@@ -2,6 +2,7 @@ import { encodeJson } from "@hedgerow/core/exact-json";
 import type { JsonObject } from "@hedgerow/core/json";
 import { configFieldsOf, withDefaults } from "@hedgerow/core/transformations/config-schema";
 import type { ConfigProblem } from "@hedgerow/core/transformations/transformation";
+import { withResolvers } from "../platform/with-resolvers.ts";
 import type {
   CallOutcome,
   Instance,
@@ -134,9 +135,12 @@ export function createStage(
   }
 
   async function instance(): Promise<Instance | StartFailure> {
-    if (starting) {
-      const started = await starting;
+    for (let known = starting; known; known = starting) {
+      const started = await known;
+      // Somebody else may have begun another start meanwhile.
+      if (known !== starting) continue;
       if (!isFailure(started) || nowMs() < nextTryMs) return started;
+      break;
     }
     starting = start().catch((error: unknown): StartFailure => {
       attempts++;
@@ -232,14 +236,6 @@ export function createStage(
     },
   };
   return stage;
-}
-
-function withResolvers(): { promise: Promise<void>; resolve: () => void } {
-  let resolve = () => {};
-  const promise = new Promise<void>((done) => {
-    resolve = done;
-  });
-  return { promise, resolve };
 }
 
 export function isFailure(started: Instance | StartFailure): started is StartFailure {

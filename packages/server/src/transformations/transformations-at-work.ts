@@ -199,7 +199,7 @@ export async function startTransformations(deps: AtWorkDeps): Promise<Transforma
 
   return {
     step: runTransformations({
-      ...{ chains, journal, disable, watch: hosts.watch, siteUrl },
+      ...{ chains, journal, disable, siteUrl },
       ...{ release: hosts.release, undo: hosts.undo },
       neighbours: createNeighbours(),
     }),

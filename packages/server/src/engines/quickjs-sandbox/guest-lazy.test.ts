@@ -7,7 +7,7 @@ import { describe, expect, it } from "vitest";
 import { tellChange } from "./event-changes.ts";
 import { HEAD, type Shape, ShapeTable } from "./event-shapes.ts";
 import { type LazyShape, lazyEvent, ODD_KEYS, release, writeAnswer } from "./guest-lazy.ts";
-import { readOutcome } from "./sandbox-instance.ts";
+import { createOutcomeReader } from "./sandbox-instance.ts";
 
 type Plain = Record<string, unknown>;
 
@@ -46,7 +46,8 @@ function afterwards(
 ) {
   const written = writeAnswer(answer as Plain, given.lazy);
   const told = written === "=" ? written : tellChange(written, given.scanned, 1);
-  const outcome = readOutcome({ event: before, line: given.line }, told, false, 0);
+  const read = createOutcomeReader();
+  const outcome = read({ event: before, line: given.line, hops: 0 }, told, false, 0);
   const change: EventChange | undefined = outcome.kind === "keep" ? outcome.change : undefined;
   return { change, event: change === undefined ? before : eventAfter(before, change) };
 }

@@ -77,7 +77,7 @@ const events = Array.from({ length: 400 }, (_, number): JsonObject => {
 /** What becomes of all events, and what was logged meanwhile. */
 async function passAll(instance: Instance, lines: readonly string[], logged: readonly object[]) {
   const outcomes = await instance.pass(
-    lines.map((line, index) => ({ event: events[index] ?? {}, line })),
+    lines.map((line, index) => ({ event: events[index] ?? {}, line, hops: 0 })),
   );
   const after = outcomes.map((outcome, index) => {
     if (outcome.kind !== "keep") return outcome.kind === "failed" ? outcome.reason : outcome.kind;

@@ -1,10 +1,7 @@
-import { HOPS_PROPERTY } from "@hedgerow/core/transformations/plugin-event";
 import { expect, it } from "vitest";
-import type { SandboxEvent } from "../../transformations/sandbox.ts";
 import { PassedDepths } from "./passed-depths.ts";
 
-const at = (...depths: readonly number[]): SandboxEvent[] =>
-  depths.map((depth) => ({ properties: depth === 0 ? {} : { [HOPS_PROPERTY]: depth } }));
+const at = (...depths: readonly number[]) => depths.map((hops) => ({ hops }));
 
 it("tells how deep an event, and the deepest of a batch, was captured", () => {
   const passed = new PassedDepths();

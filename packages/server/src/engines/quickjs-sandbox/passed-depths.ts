@@ -1,6 +1,6 @@
 import { isJsonObject, ownValue } from "@hedgerow/core/json";
 import { hopsOf } from "@hedgerow/core/transformations/plugin-event";
-import type { SandboxEvent } from "../../transformations/sandbox.ts";
+import type { GivenEvent, SandboxEvent } from "../../transformations/sandbox.ts";
 import type { GuestCause } from "./sandbox-messages.ts";
 
 /** So much is remembered exactly; of what was given before, the greatest depth. */
@@ -17,9 +17,9 @@ export class PassedDepths {
   #forgotten = { upTo: 0, depth: 0 };
 
   /** Notes what a batch or call is given; numbers grow. */
-  note(id: number, events: readonly SandboxEvent[]): void {
-    const depths = Uint8Array.from(events, depthOf);
-    if (!depths.some((depth) => depth > 0)) return;
+  note(id: number, events: readonly Pick<GivenEvent, "hops">[]): void {
+    if (!events.some(({ hops }) => hops > 0)) return;
+    const depths = Uint8Array.from(events, ({ hops }) => Math.min(DEEPEST, Math.ceil(hops)));
     this.#depths.set(id, depths);
     if (this.#depths.size <= MAX_REMEMBERED) return;
     const [[oldest, forgotten] = [0, depths]] = this.#depths;
@@ -35,7 +35,8 @@ export class PassedDepths {
   }
 }
 
-function depthOf(event: SandboxEvent): number {
+/** How deep an event says that it was captured by transformations. */
+export function depthOf(event: SandboxEvent): number {
   const properties = ownValue(event, "properties");
-  return isJsonObject(properties) ? Math.min(DEEPEST, Math.ceil(hopsOf(properties))) : 0;
+  return isJsonObject(properties) ? hopsOf(properties) : 0;
 }

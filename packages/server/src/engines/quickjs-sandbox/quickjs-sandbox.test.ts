@@ -302,7 +302,7 @@ describe("events", () => {
         },
       );
       const events = sampleEvents(600).map((event) => ({ ...event, distinct_id: "same" }));
-      const given = events.map((event) => ({ event, line: JSON.stringify(event) }));
+      const given = events.map((event) => ({ event, line: JSON.stringify(event), hops: 0 }));
       const kinds = (await instance.pass(given, cut.signal)).map(({ kind }) => kind);
       const count = kinds.indexOf("not-run");
       expect(count).toBeGreaterThan(0);

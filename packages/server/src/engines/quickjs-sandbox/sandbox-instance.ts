@@ -18,7 +18,7 @@ import type {
   StartOutcome,
   TextOutcome,
 } from "../../transformations/sandbox.ts";
-import { PassedDepths } from "./passed-depths.ts";
+import { depthOf, PassedDepths } from "./passed-depths.ts";
 import {
   ADDED,
   type FromThread,
@@ -54,7 +54,8 @@ interface BatchRequest {
 }
 
 interface CallRequest {
-  readonly call: SandboxCall;
+  /** What it is about. */
+  readonly event: GivenEvent | null;
   readonly text: string;
   readonly resolve: (outcome: CallOutcome) => void;
 }
@@ -70,6 +71,7 @@ export class SandboxInstance implements Instance {
   readonly #batches = new Map<number, BatchRequest>();
   readonly #calls = new Map<number, CallRequest>();
   readonly #depths = new PassedDepths();
+  readonly #read = createOutcomeReader();
   #started: ((outcome: StartOutcome) => void) | null = null;
   #blockedThreads = 0;
   /** Set once it has blocked a thread: from then on it is known which event is under way. */
@@ -112,7 +114,9 @@ export class SandboxInstance implements Instance {
   }
 
   async transform(events: readonly SandboxEvent[]): Promise<readonly EventOutcome[]> {
-    const outcomes = await this.pass(events.map((event) => ({ event, line: encodeJson(event) })));
+    const outcomes = await this.pass(
+      events.map((event) => ({ event, line: encodeJson(event), hops: depthOf(event) })),
+    );
     return outcomes.map((outcome, index) => {
       if (outcome.kind === "not-run") return failedEvent("it was not run", false);
       if (outcome.kind !== "keep") return outcome;
@@ -149,8 +153,7 @@ export class SandboxInstance implements Instance {
     events: readonly GivenEvent[],
     cut: AbortSignal | undefined,
   ): Promise<readonly TextOutcome[]> {
-    let lines = events[0]?.line ?? "";
-    for (let index = 1; index < events.length; index += 1) lines += `\n${events[index]?.line}`;
+    const lines = events.map(({ line }) => line).join("\n");
     this.#ids += 1;
     const id = this.#ids;
     const sendCut = () => this.#sendCut(id);
@@ -159,10 +162,7 @@ export class SandboxInstance implements Instance {
       return await new Promise((resolve) => {
         const request = { events, lines, blocked: new Map(), losses: 0, resolve, cut };
         this.#batches.set(id, request);
-        this.#depths.note(
-          id,
-          events.map(({ event }) => event),
-        );
+        this.#depths.note(id, events);
         this.#sendBatch(id, request);
       });
     } finally {
@@ -190,9 +190,11 @@ export class SandboxInstance implements Instance {
     this.#ids += 1;
     const id = this.#ids;
     const text = encodeJson({ ...call, id });
-    if ("event" in call) this.#depths.note(id, [call.event]);
+    const event =
+      "event" in call ? { event: call.event, line: "", hops: depthOf(call.event) } : null;
+    if (event) this.#depths.note(id, [event]);
     return new Promise((resolve) => {
-      this.#calls.set(id, { call, text, resolve });
+      this.#calls.set(id, { event, text, resolve });
       this.#send({ kind: "call", instance: this.key, id, call: text });
     });
   }
@@ -237,7 +239,7 @@ export class SandboxInstance implements Instance {
         );
         continue;
       }
-      this.#beginAnew(request.events.map(({ event }) => event));
+      this.#beginAnew(request.events);
       this.#sendBatch(id, request);
     }
     for (const [id, { text }] of this.#calls) {
@@ -275,9 +277,7 @@ export class SandboxInstance implements Instance {
         break;
       case "anew": {
         const given = this.#batches.get(message.id)?.events ?? [];
-        this.#beginAnew(
-          given.flatMap(({ event }, index) => (message.events.includes(index) ? [event] : [])),
-        );
+        this.#beginAnew(given.filter((_, index) => message.events.includes(index)));
         break;
       }
       case "inspected":
@@ -322,7 +322,7 @@ export class SandboxInstance implements Instance {
     }
   }
 
-  #beginAnew(events: readonly SandboxEvent[]): void {
+  #beginAnew(events: readonly GivenEvent[]): void {
     const { host } = this.settings;
     host.beginAnew?.(events);
     void this.#inOrder(async () => host.undoStored?.(events));
@@ -371,7 +371,7 @@ export class SandboxInstance implements Instance {
           return failedEvent(reason ?? "it was not run", true);
         }
         try {
-          return readOutcome(given, text, limited.has(index), cpuMs[index] ?? 0);
+          return this.#read(given, text, limited.has(index), cpuMs[index] ?? 0);
         } catch {
           // What code in the sandbox has a hand in must not throw here, where everybody's events pass.
           return failedEvent("it answered what cannot be read", true);
@@ -398,12 +398,10 @@ export class SandboxInstance implements Instance {
     return event !== null || begun === null ? { event } : { event, hops: this.#depths.of(begun) };
   }
 
-  #eventOf(cause: Extract<FromThread, { kind: "ask" }>["cause"]): SandboxEvent | null {
+  #eventOf(cause: Extract<FromThread, { kind: "ask" }>["cause"]): GivenEvent | null {
     if (cause === null) return null;
-    if (cause.event !== null)
-      return this.#batches.get(cause.id)?.events[cause.event]?.event ?? null;
-    const call = this.#calls.get(cause.id)?.call;
-    return call !== undefined && "event" in call ? call.event : null;
+    if (cause.event !== null) return this.#batches.get(cause.id)?.events[cause.event] ?? null;
+    return this.#calls.get(cause.id)?.event ?? null;
   }
 
   async #answer(op: string, argument: Json, cause: SandboxCause): Promise<Json | undefined> {
@@ -467,47 +465,81 @@ function failedEvent(reason: string, isLimit: boolean): Extract<TextOutcome, { k
 /** Without them, no integer of a text can be one that no number holds. */
 const MANY_DIGITS = /\d{16}/;
 
-/** What a thread tells of an event (`ThreadOutcome`), read. */
-export function readOutcome(
-  { event: before, line }: GivenEvent,
+/** Reads what a thread tells of an event (`ThreadOutcome`). */
+export type OutcomeReader = (
+  given: GivenEvent,
   text: string,
   isLimit: boolean,
   cpuMs: number,
-): TextOutcome {
-  switch (text[0]) {
-    case "=":
-      return { kind: "keep", cpuMs };
-    case "-":
-      return { kind: "drop", cpuMs };
-    case "?":
-      return { kind: "not-run" };
-    case "+": {
-      const whole = JSON.parse(text.slice(1)) as JsonObject;
-      const mayLack = MANY_DIGITS.test(line);
-      const event = mayLack ? (restoreIntegers(before, whole) as JsonObject) : whole;
-      // Where digits were lost on the way alone, nothing was changed.
-      if (mayLack && encodeJson(event) === line) return { kind: "keep", cpuMs };
-      return { kind: "keep", change: { kind: "whole", event }, cpuMs };
+) => TextOutcome;
+
+/** Texts that are no longer are likely to come again. */
+const MAX_KNOWN_LENGTH = 300;
+const MAX_KNOWN = 500;
+
+/** A reader that knows the last changes which add the same to many events: each is read once. */
+export function createOutcomeReader(): OutcomeReader {
+  const known = new Map<string, EventChange | undefined>();
+
+  /** What is nothing but properties behind all others. */
+  function readAddition(text: string): EventChange | undefined {
+    if (known.has(text)) return known.get(text);
+    const told = text.slice(1, -ADDED_END.length);
+    const { p: set = {} } = readTextChange(told);
+    const change: EventChange | undefined = hasKeys(set)
+      ? {
+          ...{ kind: "parts", fields: {}, removedFields: [], set, removed: [] },
+          addedText: told.slice(ONLY_SET.length, -1),
+        }
+      : undefined;
+    if (text.length <= MAX_KNOWN_LENGTH) {
+      if (known.size >= MAX_KNOWN) known.clear();
+      known.set(text, change);
     }
-    case "~": {
-      const end = text.indexOf("\n");
-      const change = JSON.parse(text.slice(1, end)) as TextChange;
-      if (!isTextChange(change)) throw new TypeError("it is no change");
-      const told = text.slice(end + 1);
-      const parts = partsOf(before, change, told === ADDED ? "" : told);
-      if (parts === undefined) return { kind: "keep", cpuMs };
-      if (told !== ADDED || parts.kind !== "parts") return { kind: "keep", change: parts, cpuMs };
-      // Nothing is told but what was set: its text is what stands there.
-      const addedText = text.slice(ONLY_SET.length, end - 1);
-      return { kind: "keep", change: { ...parts, addedText }, cpuMs };
-    }
-    default:
-      return { kind: "failed", reason: String(JSON.parse(text.slice(1))), isLimit, cpuMs };
+    return change;
   }
+
+  return (given, text, isLimit, cpuMs) => {
+    switch (text[0]) {
+      case "=":
+        return { kind: "keep", cpuMs };
+      case "-":
+        return { kind: "drop", cpuMs };
+      case "?":
+        return { kind: "not-run" };
+      case "+": {
+        const { event: before, line } = given;
+        const whole = JSON.parse(text.slice(1)) as JsonObject;
+        const mayLack = MANY_DIGITS.test(line);
+        const event = mayLack ? (restoreIntegers(before, whole) as JsonObject) : whole;
+        // Where digits were lost on the way alone, nothing was changed.
+        if (mayLack && encodeJson(event) === line) return { kind: "keep", cpuMs };
+        return { kind: "keep", change: { kind: "whole", event }, cpuMs };
+      }
+      case "~": {
+        const change = text.endsWith(ADDED_END) ? readAddition(text) : readParts(given.event, text);
+        return change === undefined ? { kind: "keep", cpuMs } : { kind: "keep", change, cpuMs };
+      }
+      default:
+        return { kind: "failed", reason: String(JSON.parse(text.slice(1))), isLimit, cpuMs };
+    }
+  };
 }
 
-/** How a change begins that is nothing but properties that were set. */
-const ONLY_SET = '~{"p":';
+function readParts(before: SandboxEvent, text: string): EventChange | undefined {
+  const end = text.indexOf("\n");
+  return partsOf(before, readTextChange(text.slice(1, end)), text.slice(end + 1));
+}
+
+function readTextChange(text: string): TextChange {
+  const change = JSON.parse(text) as TextChange;
+  if (!isTextChange(change)) throw new TypeError("it is no change");
+  return change;
+}
+
+/** How a change ends that is nothing but properties that were set behind all others; and begins. */
+const ADDED_END = `\n${ADDED}`;
+const ONLY_SET = '{"p":';
 
 function isTextChange({ e = {}, f = [], p = {}, q = [] }: TextChange): boolean {
   const areKeys = (keys: Json) =>

@@ -37,7 +37,7 @@ export function recordHost(): HostRecord {
       stored.delete(key);
     },
     capture: async ({ event, properties }, { event: cause }) => {
-      captured.push({ event, properties, of: cause?.["uuid"] ?? null });
+      captured.push({ event, properties, of: cause?.event["uuid"] ?? null });
     },
     enqueueJob: async (name, payload, runAt) => {
       jobs.push({ name, payload, at: runAt.toISOString() });

@@ -1,0 +1,249 @@
+import { type AddedProperties, addedToo } from "@hedgerow/core/events/added-properties";
+import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
+import { encodeJson } from "@hedgerow/core/exact-json";
+import { extendJson, extendJsonText } from "@hedgerow/core/extend-json";
+import { type JsonObject, ownValue } from "@hedgerow/core/json";
+import {
+  capturedEventOf,
+  type EventChange,
+  headTextOf,
+  hopsOf,
+  type PluginEvent,
+  pluginEventOf,
+  takeChange,
+} from "@hedgerow/core/transformations/plugin-event";
+import type { StepOutcome } from "../events/steps/step.ts";
+import type { GivenEvent, TextOutcome } from "./sandbox.ts";
+import type { Stage } from "./stage.ts";
+import type { Passing, Trail } from "./trail.ts";
+import type { TransformationJobs } from "./transformation-records.ts";
+
+export interface EventJob {
+  readonly stage: Stage;
+  readonly job: Parameters<TransformationJobs["add"]>[0];
+}
+
+/** What an event came to in a stage, and in those before. */
+export interface Count {
+  readonly stage: Stage;
+  readonly kind: "out" | "dropped" | "failed";
+  readonly cpuMs: number;
+  readonly before: Count | undefined;
+}
+
+/** What is made once for many events of a run, while it lasts. */
+export interface RunMemory {
+  /** What changes add that add anything, checked; `undefined` for those that do something else. */
+  additionOf(change: EventChange): AddedProperties | undefined;
+  /** Some properties with others behind them. */
+  join(some: AddedProperties | undefined, more: AddedProperties): AddedProperties;
+}
+
+/**
+ * An event on its way through a chain. There are thousands of them at a time, each for a moment: what
+ * few need is made when it is asked for, and what they have in common is shared.
+ */
+export class EventUnderWay implements GivenEvent {
+  readonly entry: LoggedEvent;
+  /** How deep it was captured by transformations itself. */
+  readonly hops: number;
+  trail: Trail;
+  /** As the stage is given it that works on it. */
+  line = "";
+  /** The stage that works on it. */
+  stage: Stage | undefined;
+  captured: readonly CapturedEvent[] = NONE;
+  /** What its transformations want to be called for later, once it is durable. */
+  jobs: readonly EventJob[] = NONE;
+  /** Set once what became of it is durable. */
+  isDurable = false;
+  counts: Count | undefined;
+  /** Set where a run ended before it had passed all of its chain. */
+  isLeft = false;
+  /** Who dropped it. */
+  droppedBy: Stage | undefined;
+  readonly #siteUrl: string;
+  /** Without what senders say of transformations themselves, which is not believed. */
+  readonly #honest: CapturedEvent;
+  #headText: string;
+  #propertiesText: string;
+  /** What stands behind its properties: its place, and what transformations have added. */
+  #added: AddedProperties | undefined;
+  /** As its next transformation sees it, but for what was added and what is told of its trail. */
+  #event: PluginEvent | undefined;
+  /** Whether its properties are those of its entry, with nothing but more behind them. */
+  #isOwn: boolean;
+
+  constructor(entry: LoggedEvent, trail: Trail, siteUrl: string) {
+    const { event, propertiesText, added } = entry;
+    const honest = withoutClaims(event);
+    this.entry = entry;
+    this.hops = hopsOf(event.properties);
+    this.trail = trail;
+    this.#siteUrl = siteUrl;
+    this.#honest = honest;
+    this.#isOwn = honest === event;
+    this.#headText = headTextOf(honest, siteUrl);
+    // An event is one line of a text.
+    this.#propertiesText =
+      !this.#isOwn || propertiesText === undefined || propertiesText.includes("\n")
+        ? encodeJson(honest.properties)
+        : propertiesText;
+    this.#added = added;
+  }
+
+  get event(): PluginEvent {
+    this.#event ??= pluginEventOf(this.#honest, this.#siteUrl);
+    return this.#event;
+  }
+
+  /** The uuid that transformations know it by. */
+  get uuid(): string {
+    return this.#event === undefined ? this.#honest.uuid : uuidOf(this.#event);
+  }
+
+  /** Is given to a stage. */
+  enter(stage: Stage, { join }: RunMemory): void {
+    const { told } = this.trail;
+    const behind = told ? join(this.#added, told) : this.#added;
+    const text = this.#propertiesText;
+    const properties = behind ? extendJsonText(text, behind.text) : text;
+    this.line = `${this.#headText},"properties":${properties}}`;
+    this.stage = stage;
+  }
+
+  /** Has been through the stage that it was given to. */
+  leave(): void {
+    this.line = "";
+    this.stage = undefined;
+  }
+
+  /** Notes what a stage made of it; answers why that cannot be, or why the stage failed. */
+  settle(
+    stage: Stage,
+    outcome: Exclude<TextOutcome, { kind: "not-run" }>,
+    memory: RunMemory,
+  ): string | undefined {
+    const { cpuMs } = outcome;
+    if (outcome.kind === "drop") {
+      this.droppedBy = stage;
+      this.counts = { stage, kind: "dropped", cpuMs, before: this.counts };
+      return undefined;
+    }
+    const change = outcome.kind === "keep" ? outcome.change : undefined;
+    const fault = outcome.kind === "failed" ? outcome.reason : change && this.#take(change, memory);
+    const passing: Passing = fault !== undefined ? "failed" : change ? "changed" : "same";
+    this.trail = this.trail.after(stage, passing);
+    const kind = fault === undefined ? "out" : "failed";
+    this.counts = { stage, kind, cpuMs, before: this.counts };
+    return fault;
+  }
+
+  /** Changes it as a transformation has; answers why it may not. */
+  #take(change: EventChange, { additionOf, join }: RunMemory): string | undefined {
+    const more = additionOf(change);
+    if (more !== undefined && !this.#hasAnyOf(more.properties)) {
+      this.#added = join(this.#added, more);
+      return undefined;
+    }
+    const { event } = this;
+    const before = this.#added
+      ? { ...event, properties: extendJson(propertiesOf(event), this.#added.properties) }
+      : event;
+    const taken = takeChange(before, change);
+    if (taken.kind === "refused") return taken.reason;
+    const { propertiesText } = taken;
+    // Without any other change the head is the same.
+    if (propertiesText === undefined) this.#headText = headOf(taken.event);
+    this.#propertiesText = propertiesText ?? encodeJson(ownValue(taken.event, "properties"));
+    this.#event = taken.event;
+    this.#added = undefined;
+    this.#isOwn = false;
+    return undefined;
+  }
+
+  #hasAnyOf(names: JsonObject): boolean {
+    const properties = this.#event ? propertiesOf(this.#event) : this.#honest.properties;
+    const added = this.#added?.properties;
+    for (const name in names) {
+      if (Object.hasOwn(properties, name)) return true;
+      if (added !== undefined && Object.hasOwn(added, name)) return true;
+    }
+    return false;
+  }
+
+  /** What became of it in the whole chain. */
+  outcome({ join }: RunMemory): StepOutcome {
+    const captured = this.captured.length === 0 ? undefined : { captured: this.captured };
+    if (this.droppedBy) {
+      const reason = "The transformation answered nothing for it.";
+      return { kind: "drop", by: this.droppedBy.versionLabel, reason, ...captured };
+    }
+    const { event } = this.entry;
+    const { told, changedBy } = this.trail;
+    if (!told) return { kind: "keep", event, ...captured };
+    const added = join(this.#added, told);
+    if (this.#isOwn) return { kind: "keep", event, added, changedBy, ...captured };
+    const changed = capturedEventOf(event, this.event);
+    const propertiesText = this.#propertiesText;
+    return { kind: "keep", event: changed, propertiesText, added, changedBy, ...captured };
+  }
+}
+
+const NONE: readonly never[] = Object.freeze([]);
+
+function propertiesOf(event: PluginEvent): JsonObject {
+  return ownValue(event, "properties") as JsonObject;
+}
+
+function headOf(event: PluginEvent): string {
+  const { properties: _, ...head } = event;
+  return encodeJson(head).slice(0, -1);
+}
+
+function withoutClaims(event: CapturedEvent): CapturedEvent {
+  const { properties } = event;
+  if (!CLAIMS.some((name) => Object.hasOwn(properties, name))) return event;
+  const honest: JsonObject = Object.fromEntries(
+    Object.entries(properties).filter(([name]) => !CLAIMS.includes(name)),
+  );
+  return { ...event, properties: honest };
+}
+
+const CLAIMS = ["$plugins_succeeded", "$plugins_failed", "$plugins_deferred"];
+
+/** The uuid of an event as a transformation sees it. */
+export function uuidOf(event: PluginEvent): string {
+  const uuid = ownValue(event, "uuid");
+  return typeof uuid === "string" ? uuid : "";
+}
+
+/** The memory of one run. */
+export function createRunMemory(
+  additionOf: (change: EventChange) => AddedProperties | undefined,
+): RunMemory {
+  const additions = new Map<EventChange, AddedProperties | undefined>();
+  const joins = new Map<AddedProperties, Map<AddedProperties, AddedProperties>>();
+  return {
+    additionOf(change) {
+      if (additions.has(change)) return additions.get(change);
+      const addition = additionOf(change);
+      additions.set(change, addition);
+      return addition;
+    },
+    join(some, more) {
+      if (some === undefined) return more;
+      let known = joins.get(some);
+      if (!known) {
+        known = new Map();
+        joins.set(some, known);
+      }
+      let joined = known.get(more);
+      if (!joined) {
+        joined = addedToo(some, more);
+        known.set(more, joined);
+      }
+      return joined;
+    },
+  };
+}

@@ -1,0 +1,62 @@
+import type { AddedProperties } from "@hedgerow/core/events/added-properties";
+import { passedProperties } from "@hedgerow/core/transformations/plugin-event";
+import type { Stage } from "./stage.ts";
+
+/** What an event did in a stage: it came out as it was, or changed, or the transformation failed. */
+export type Passing = "same" | "changed" | "failed";
+
+/**
+ * The stages that an event has passed, and how. Events that passed the same in the same way share one:
+ * what is said of that is made once for all of them.
+ */
+export interface Trail {
+  /** Versions that changed the event, in order. */
+  readonly changedBy: readonly string[];
+  /** What the event says of it; `undefined` before the first stage. */
+  readonly told: AddedProperties | undefined;
+  hasPassed(configId: number): boolean;
+  /** The trail after one more stage. */
+  after(stage: Stage, passing: Passing): Trail;
+}
+
+/** The beginning of trails, which keeps those that grow from it. */
+export function createTrail(): Trail {
+  return trailOf({ succeeded: [], failed: [], changedBy: [], passed: [] });
+}
+
+function trailOf({
+  succeeded,
+  failed,
+  changedBy,
+  passed,
+}: {
+  readonly succeeded: readonly string[];
+  readonly failed: readonly string[];
+  readonly changedBy: readonly string[];
+  readonly passed: readonly number[];
+}): Trail {
+  const following = new Map<Stage, Map<Passing, Trail>>();
+  return {
+    changedBy,
+    told: passed.length === 0 ? undefined : passedProperties(succeeded, failed),
+    hasPassed: (configId) => passed.includes(configId),
+    after(stage, passing) {
+      let byPassing = following.get(stage);
+      if (!byPassing) {
+        byPassing = new Map();
+        following.set(stage, byPassing);
+      }
+      let trail = byPassing.get(passing);
+      if (!trail) {
+        trail = trailOf({
+          succeeded: passing === "failed" ? succeeded : [...succeeded, stage.label],
+          failed: passing === "failed" ? [...failed, stage.label] : failed,
+          changedBy: passing === "changed" ? [...changedBy, stage.versionLabel] : changedBy,
+          passed: [...passed, stage.configId],
+        });
+        byPassing.set(passing, trail);
+      }
+      return trail;
+    },
+  };
+}
