@@ -173,6 +173,50 @@ describe("transformations at work", () => {
     expect(versions.at(-1)).toBe("two");
   });
 
+  it("[TP-24] gives each version its events in their order, whenever its chain changes", async () => {
+    const number = (key: string) => `export function processEvent(e, { global }) {
+      global.n = (global.n ?? 0) + 1
+      e.properties.${key} = global.n
+      for (const start = Date.now(); Date.now() - start < 1; );
+      return e
+    }`;
+    const step = fc.record({
+      count: fc.integer({ min: 1, max: 60 }),
+      pauseMs: fc.integer({ min: 0, max: 40 }),
+      edited: fc.constantFrom(undefined, 0, 1, 2),
+    });
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { minLength: 4, maxLength: 12 }), async (steps) => {
+        const project = await run.newProject();
+        const keys = ["a", "b", "c"];
+        const ids: number[] = [];
+        for (const key of keys) {
+          ids.push((await run.enable(project, key, number(key))).transformationId);
+        }
+        let count = 0;
+        for (const { count: more, pauseMs, edited } of steps) {
+          const events = Array.from({ length: more }, () => eventOf(project, "n", { n: count++ }));
+          await run.append(events);
+          await new Promise((resolve) => setTimeout(resolve, pauseMs));
+          if (edited === undefined) continue;
+          await run.edit(project, ids[edited] ?? 0, `${number(keys[edited] ?? "")} // ${count}`);
+        }
+        await run.settle();
+        const stored = await run.stored(project);
+        expect(stored.map(({ properties }) => properties.n)).toEqual(
+          Array.from({ length: count }, (_, n) => n),
+        );
+        for (const key of keys) {
+          const numbers = stored.map(({ properties }) => Number(properties[key]));
+          // Each version begins anew, and then counts without a gap.
+          const isNext = numbers.map((n, index) => n === 1 || n === (numbers[index - 1] ?? 0) + 1);
+          expect(isNext, `${key}: ${numbers}`).not.toContain(false);
+        }
+      }),
+      { numRuns: 6 },
+    );
+  });
+
   it("[TP-25] captures beside events, at most three deep, with a warning for more", async () => {
     const project = await run.newProject();
     await run.enable(

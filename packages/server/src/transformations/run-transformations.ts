@@ -1,6 +1,7 @@
 import type { LoggedEvent } from "@hedgerow/core/events/event";
 import { additionOf } from "@hedgerow/core/transformations/plugin-event";
 import type { Step, StepOccasion, StepOutcome } from "../events/steps/step.ts";
+import { withResolvers } from "../platform/with-resolvers.ts";
 import type { Chains } from "./chains.ts";
 import { type Count, createRunMemory, EventUnderWay, type RunMemory } from "./event-under-way.ts";
 import type { Neighbours } from "./neighbours.ts";
@@ -74,6 +75,8 @@ interface RunUnderWay {
   readonly cut: AbortSignal;
   /** Is told of the run that begins after it. */
   follow(next: RunUnderWay): void;
+  /** Resolves once all of it stands in line at its first stage. */
+  readonly isInLine: Promise<void>;
   /**
    * No event of it begins any more, nor of those that follow: these are told first, so that nothing
    * passes what is left in front of it.
@@ -102,9 +105,12 @@ async function passRun(
   leaving?.isOver.addEventListener("abort", end);
   // Events under way pass the versions they began with; others wait for the next run.
   const releases = stages.map((stage) => stage.hold(leaving && end));
-  const passing = passAll(entries, stages, lane, { ...occasion, before, cut: cut.signal }, deps);
+  const { promise: isInLine, resolve: inLine } = withResolvers();
+  const occasionNow = { ...occasion, before, cut: cut.signal, inLine };
+  const passing = passAll(entries, stages, lane, occasionNow, deps).finally(inLine);
   const run: RunUnderWay = {
     cut: cut.signal,
+    isInLine,
     end,
     hasLeft: passing.then(
       ({ hasLeft }) => hasLeft,
@@ -135,7 +141,12 @@ async function passAll(
     leaving,
     before,
     cut,
-  }: StepOccasion & { readonly before: RunUnderWay | undefined; readonly cut: AbortSignal },
+    inLine,
+  }: StepOccasion & {
+    readonly before: RunUnderWay | undefined;
+    readonly cut: AbortSignal;
+    readonly inLine: () => void;
+  },
   deps: RunTransformationsDeps,
 ): Promise<{ readonly outcomes: readonly StepOutcome[]; readonly hasLeft: boolean }> {
   const memory = createRunMemory(additionOf);
@@ -159,6 +170,7 @@ async function passAll(
     halfway.clear();
   });
   const passing: Promise<void>[] = [];
+  await before?.isInLine;
   for (let from = 0; from < all.length; ) {
     // The pace of the chunks before tells how long this one should be.
     if (stages[0]) await lineOf(lines, stages[0]).room();
@@ -176,6 +188,7 @@ async function passAll(
     last.catch(() => {});
     passing.push(last);
   }
+  inLine();
   await Promise.all(passing);
   // What has passed though something in front of it is left goes on from where it is.
   const isBarred = (await before?.hasLeft) ?? false;

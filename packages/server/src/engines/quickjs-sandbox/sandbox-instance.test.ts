@@ -24,6 +24,25 @@ it("[TS-33] ends with failed events when their thread is lost for ever, whoever 
   expect(sentTimes).toBeLessThan(50);
 });
 
+it("[TS-34] cuts the last batch first, also in a new thread, so that none passes one that ended early", () => {
+  const sent: string[] = [];
+  const send = (message: ToThread) => {
+    if ("id" in message) sent.push(`${message.kind} ${message.id}`);
+  };
+  const instance = new SandboxInstance(7, settingsOf(), send, () => {});
+  const cut = new AbortController();
+  const given = [{ event: {}, line: "{}", hops: 0 }];
+  for (let count = 0; count < 3; count++) void instance.pass(given, cut.signal);
+  void instance.pass(given, new AbortController().signal);
+  cut.abort();
+  const transformed = [1, 2, 3, 4].map((id) => `transform ${id}`);
+  const cuts = ["cut 3", "cut 2", "cut 1"];
+  expect(sent.slice(0, 7)).toEqual([...transformed, ...cuts]);
+  sent.length = 0;
+  instance.moveTo(send, null);
+  expect(sent).toEqual([...transformed, ...cuts]);
+});
+
 it.each([
   "",
   "+undefined",

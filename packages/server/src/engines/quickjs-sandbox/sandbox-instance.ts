@@ -156,8 +156,8 @@ export class SandboxInstance implements Instance {
     const lines = events.map(({ line }) => line).join("\n");
     this.#ids += 1;
     const id = this.#ids;
-    const sendCut = () => this.#sendCut(id);
-    cut?.addEventListener("abort", sendCut);
+    const sendCuts = () => this.#sendCuts();
+    cut?.addEventListener("abort", sendCuts);
     try {
       return await new Promise((resolve) => {
         const request = { events, lines, blocked: new Map(), losses: 0, resolve, cut };
@@ -166,7 +166,7 @@ export class SandboxInstance implements Instance {
         this.#sendBatch(id, request);
       });
     } finally {
-      cut?.removeEventListener("abort", sendCut);
+      cut?.removeEventListener("abort", sendCuts);
     }
   }
 
@@ -242,6 +242,7 @@ export class SandboxInstance implements Instance {
       this.#beginAnew(request.events);
       this.#sendBatch(id, request);
     }
+    this.#sendCuts();
     for (const [id, { text }] of this.#calls) {
       this.#send({ kind: "call", instance: this.key, id, call: text });
     }
@@ -332,16 +333,18 @@ export class SandboxInstance implements Instance {
     this.#send({ kind: "start", instance: this.key, settings: this.#guestSettings });
   }
 
-  #sendCut(id: number): void {
-    if (this.#batches.has(id)) this.#send({ kind: "cut", instance: this.key, id });
+  /** Cuts what has to be cut, the last first: none may begin when one before it has ended early. */
+  #sendCuts(): void {
+    for (const [id, { cut }] of [...this.#batches].reverse()) {
+      if (cut?.aborted) this.#send({ kind: "cut", instance: this.key, id });
+    }
   }
 
-  #sendBatch(id: number, { events, lines, blocked, cut }: BatchRequest): void {
+  #sendBatch(id: number, { events, lines, blocked }: BatchRequest): void {
     const skipped = [...blocked.keys()];
     const count = events.length;
     const isCareful = this.#isCareful;
     this.#send({ kind: "transform", instance: this.key, id, lines, count, skipped, isCareful });
-    if (cut?.aborted) this.#sendCut(id);
   }
 
   #takeStarted({ failure }: Extract<FromThread, { kind: "started" }>): void {

@@ -55,6 +55,7 @@ export interface Leaving {
  * all of one project, in order; those of other projects pass meanwhile.
  *
  * Answers one outcome for each event, in order. After a crash the last ones may pass again. In a lane
+ * the next run may begin before one has ended, and comes to nothing where that one leaves events. There
  * a step may capture other events beside each: they go to the log in the commit with what became of
  * the event, and pass all steps from the first.
  *
@@ -133,6 +134,16 @@ export interface StepsRun extends StepOccasion {
    * steps that have no closer limits of their own.
    */
   readonly limitMs?: number;
+  /** Where another run of the same project may still be in the steps. */
+  readonly order?: StepsOrder;
+}
+
+/** Keeps runs that are in the steps at the same time in their order. */
+export interface StepsOrder {
+  /** Resolves once the run before has been given to a step. */
+  turn(step: number): Promise<void>;
+  /** This run has been given to a step. */
+  given(step: number): void;
 }
 
 /** What a batch may take longer for each of its events. */
@@ -163,7 +174,7 @@ export async function runSteps(
 
   /** Replaces the outcomes at some places, all of one project, by those after all steps. */
   async function passSteps(outcomes: StepsOutcome[], indexes: readonly number[]): Promise<void> {
-    for (const step of steps) {
+    for (const [number, step] of steps.entries()) {
       const places: number[] = [];
       const passing: Kept[] = [];
       for (const index of indexes) {
@@ -173,10 +184,13 @@ export async function runSteps(
         passing.push(step.takesAdded ? outcome : whole(outcome));
       }
       if (passing.length === 0) return;
-      const made = await attempt(
+      await run.order?.turn(number);
+      const making = attempt(
         step,
         passing.map(({ entry }) => entry),
       );
+      run.order?.given(number);
+      const made = await making;
       for (let at = 0; at < passing.length; at++) {
         const place = places[at] as number;
         outcomes[place] = follow(step, passing[at] as Kept, made[at] as StepOutcome);
