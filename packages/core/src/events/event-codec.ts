@@ -7,9 +7,6 @@ import type { CapturedEvent } from "./event.ts";
 /** Begins a line with integers beyond a `number`: all other lines are read without looking for them. */
 const EXACT_MARK = "!";
 
-/** No shorter integer is beyond a `number`. */
-const LONG_DIGITS = /\d{16}/;
-
 /** An event as a line, and the JSON text of its own properties that is part of it. */
 export interface EncodedEvent {
   readonly line: string;
@@ -35,7 +32,7 @@ export function encodeWithText(
   let isExact = false;
   if (knownText !== undefined) {
     propertiesText = knownText;
-    isExact = LONG_DIGITS.test(knownText) && holdsBigInt(event.properties);
+    isExact = holdsBigInt(event.properties);
   } else {
     try {
       propertiesText = inOnePiece(JSON.stringify(event.properties));
@@ -45,7 +42,7 @@ export function encodeWithText(
       isExact = true;
     }
   }
-  isExact ||= added !== undefined && LONG_DIGITS.test(added.text) && holdsBigInt(added.properties);
+  isExact ||= added !== undefined && holdsBigInt(added.properties);
   const text = added === undefined ? propertiesText : extendJsonText(propertiesText, added.text);
   const line = `${isExact ? EXACT_MARK : ""}${encodeHead(event)}${text}]`;
   return { line, propertiesText };

@@ -61,16 +61,18 @@ const PERSON_FIELDS = ["$set", "$set_once", "$unset"] as const;
 /**
  * JSON of {@link pluginEventOf} as `encodeJson` writes it, without `properties` and the last bracket:
  * the same without making the event.
+ * @param isoOf a time as `toISOString` writes it
  */
 export function headTextOf(
   { uuid, projectId, event, distinctId, properties, timestamp, receivedAt }: CapturedEvent,
   siteUrl: string,
+  isoOf: (time: Date) => string,
 ): string {
   const address = ownValue(properties, "$ip");
   const ip = typeof address === "string" ? JSON.stringify(address) : "null";
   const names = `"event":${JSON.stringify(event)},"distinct_id":${JSON.stringify(distinctId)}`;
   const where = `"team_id":${projectId},"ip":${ip},"site_url":${JSON.stringify(siteUrl)}`;
-  const when = `"now":"${receivedAt.toISOString()}","timestamp":"${timestamp.toISOString()}"`;
+  const when = `"now":"${isoOf(receivedAt)}","timestamp":"${isoOf(timestamp)}"`;
   let text = `{"uuid":"${uuid}",${names},${where},${when}`;
   for (const field of PERSON_FIELDS) {
     const given = ownValue(properties, field);

@@ -2,8 +2,10 @@ import { type AddedProperties, addedToo } from "@hedgerow/core/events/added-prop
 import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
 import { encodeJson } from "@hedgerow/core/exact-json";
 import { extendJson, extendJsonText } from "@hedgerow/core/extend-json";
+import { createIsoWriter } from "@hedgerow/core/iso-times";
 import { type JsonObject, ownValue } from "@hedgerow/core/json";
 import {
+  additionOf,
   capturedEventOf,
   type EventChange,
   headTextOf,
@@ -15,7 +17,7 @@ import {
 import type { StepOutcome } from "../events/steps/step.ts";
 import type { GivenEvent, TextOutcome } from "./sandbox.ts";
 import type { Stage } from "./stage.ts";
-import type { Passing, Trail } from "./trail.ts";
+import { createTrail, type Passing, type Trail } from "./trail.ts";
 import type { TransformationJobs } from "./transformation-records.ts";
 
 export interface EventJob {
@@ -33,6 +35,11 @@ export interface Count {
 
 /** What is made once for many events of a run, while it lasts. */
 export interface RunMemory {
+  readonly siteUrl: string;
+  /** Where all events begin. */
+  readonly trail: Trail;
+  /** A time as `toISOString` writes it. */
+  isoOf(time: Date): string;
   /** What changes add that add anything, checked; `undefined` for those that do something else. */
   additionOf(change: EventChange): AddedProperties | undefined;
   /** Some properties with others behind them. */
@@ -74,7 +81,7 @@ export class EventUnderWay implements GivenEvent {
   /** Whether its properties are those of its entry, with nothing but more behind them. */
   #isOwn: boolean;
 
-  constructor(entry: LoggedEvent, trail: Trail, siteUrl: string) {
+  constructor(entry: LoggedEvent, { trail, siteUrl, isoOf }: RunMemory) {
     const { event, propertiesText, added } = entry;
     const honest = withoutClaims(event);
     this.entry = entry;
@@ -83,7 +90,7 @@ export class EventUnderWay implements GivenEvent {
     this.#siteUrl = siteUrl;
     this.#honest = honest;
     this.#isOwn = honest === event;
-    this.#headText = headTextOf(honest, siteUrl);
+    this.#headText = headTextOf(honest, siteUrl, isoOf);
     // An event is one line of a text.
     this.#propertiesText =
       !this.#isOwn || propertiesText === undefined || propertiesText.includes("\n")
@@ -219,12 +226,13 @@ export function uuidOf(event: PluginEvent): string {
 }
 
 /** The memory of one run. */
-export function createRunMemory(
-  additionOf: (change: EventChange) => AddedProperties | undefined,
-): RunMemory {
+export function createRunMemory(siteUrl: string): RunMemory {
   const additions = new Map<EventChange, AddedProperties | undefined>();
   const joins = new Map<AddedProperties, Map<AddedProperties, AddedProperties>>();
   return {
+    siteUrl,
+    trail: createTrail(),
+    isoOf: createIsoWriter(),
     additionOf(change) {
       if (additions.has(change)) return additions.get(change);
       const addition = additionOf(change);

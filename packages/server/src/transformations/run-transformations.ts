@@ -1,5 +1,4 @@
 import type { LoggedEvent } from "@hedgerow/core/events/event";
-import { additionOf } from "@hedgerow/core/transformations/plugin-event";
 import type { Step, StepOccasion, StepOutcome } from "../events/steps/step.ts";
 import { withResolvers } from "../platform/with-resolvers.ts";
 import type { Chains } from "./chains.ts";
@@ -8,7 +7,6 @@ import type { Neighbours } from "./neighbours.ts";
 import type { TextOutcome } from "./sandbox.ts";
 import { isFailure, type Stage } from "./stage.ts";
 import { createStageLine, type StageLine } from "./stage-line.ts";
-import { createTrail } from "./trail.ts";
 import type { TransformationJournal } from "./transformation-journal.ts";
 
 export interface RunTransformationsDeps {
@@ -149,12 +147,11 @@ async function passAll(
   },
   deps: RunTransformationsDeps,
 ): Promise<{ readonly outcomes: readonly StepOutcome[]; readonly hasLeft: boolean }> {
-  const memory = createRunMemory(additionOf);
-  const trail = createTrail();
+  const memory = createRunMemory(deps.siteUrl);
   const all = entries.map((entry) => {
     const known = leaving && halfway.get(entry.position);
     if (known) known.isLeft = false;
-    return known ?? new EventUnderWay(entry, trail, deps.siteUrl);
+    return known ?? new EventUnderWay(entry, memory);
   });
   let passed: readonly EventUnderWay[] = [];
   whenDurable(() => {

@@ -43,8 +43,12 @@ export interface EmbeddedLogOptions {
   readonly retention?: LogRetention;
 }
 
-/** A segment is read as a whole: small ones let readers take what they asked for. */
-const SEGMENT_CHARS = 256 * 1024;
+/**
+ * A segment is read as a whole: small ones let readers take what they asked for. And texts beyond 128 KiB
+ * cost twice as much to make and to send to a thread, since the engine keeps each of them in memory of
+ * its own.
+ */
+const SEGMENT_CHARS = 96 * 1024;
 /** One commit takes no more than this, so that no append waits behind a huge one for long. */
 const GROUP_CHARS = 8 * 1024 * 1024;
 /** One read ends after the segment with which it has this much. */

@@ -39,8 +39,11 @@ const MAX_BLOCKED_THREADS = 3;
  */
 const MAX_LOSSES = 20;
 
-/** A message takes so much text at most, but for a single event that has more. */
-const MAX_TEXT_LENGTH = 1_000_000;
+/**
+ * A message takes so much text at most, but for a single event that has more: longer texts cost more
+ * for each of their characters.
+ */
+const MAX_TEXT_LENGTH = 96 * 1024;
 
 interface BatchRequest {
   readonly events: readonly GivenEvent[];
