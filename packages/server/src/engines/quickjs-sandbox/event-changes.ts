@@ -55,6 +55,86 @@ export function tellChange(text: string, scanned: ScannedLines, index: number): 
   return tell({ e, f, p: set, q: gone }, properties.with(set ?? {}, gone ?? []));
 }
 
+/** How what the guest tells begins where it is the next that its list of sets has; of the same keys. */
+export const SET = "*";
+export const SET_ALIKE = "&";
+
+/**
+ * What the events of a run set of their properties, where texts, numbers and the like are all: a list
+ * of how many keys, the keys and the values; or of the values alone where the keys are those of the
+ * event before. Taken for what anybody may have written.
+ */
+export class ToldSets {
+  readonly #list: readonly Json[];
+  #at = 0;
+  #keys: readonly string[] = [];
+  /** The keys as they stand in JSON, with their colon. */
+  #literals: readonly string[] = [];
+  /** Whether they may be told as they are: none comes twice or is put in order by its number. */
+  #arePlain = false;
+  /** The last shape that was asked for, and whether none of the keys is in it. */
+  #shape: Shape | null = null;
+  #isLacking = false;
+
+  constructor(text: string) {
+    let list: Json = null;
+    try {
+      list = JSON.parse(text) as Json;
+    } catch {
+      // What is told of it cannot be read then.
+    }
+    this.#list = Array.isArray(list) ? list : [];
+  }
+
+  /** The next change as `tellChange` reads it; throws where there is none. */
+  next(kind: typeof SET | typeof SET_ALIKE): string {
+    if (kind === SET) this.#takeKeys();
+    const literals = this.#literals;
+    if (literals.length === 0) throw new TypeError("no keys were told");
+    let text = ONLY_PROPERTIES;
+    for (let index = 0; index < literals.length; index += 1) {
+      const value = this.#list[this.#at];
+      this.#at += 1;
+      if (value === undefined || (typeof value === "object" && value !== null)) {
+        throw new TypeError("no such value was told");
+      }
+      text += index === 0 ? literals[index] : `,${literals[index]}`;
+      text += typeof value === "string" ? JSON.stringify(value) : String(value);
+    }
+    return `${text}}}`;
+  }
+
+  /** The last change as the main thread is told it. */
+  tell(text: string, scanned: ScannedLines, index: number): string {
+    if (this.#arePlain) {
+      const { numbers, shapes } = scanned;
+      const shape = shapes.shapeOf(numbers[(numbers[index] ?? 0) + HEAD.innerShape]);
+      if (shape !== this.#shape) {
+        this.#shape = shape;
+        this.#isLacking = shape !== null && this.#keys.every((key) => !shape.slots.has(key));
+      }
+      if (this.#isLacking) return `${text}\n${ADDED}`;
+    }
+    return tellChange(text, scanned, index);
+  }
+
+  #takeKeys(): void {
+    const count = Number(this.#list[this.#at]);
+    const keys = this.#list.slice(this.#at + 1, this.#at + 1 + count);
+    if (keys.length !== count || !keys.every((key) => typeof key === "string")) {
+      throw new TypeError("no such keys were told");
+    }
+    this.#at += 1 + count;
+    this.#keys = keys;
+    this.#literals = keys.map((key) => `${JSON.stringify(key)}:`);
+    this.#arePlain =
+      new Set(keys).size === count &&
+      keys.every((key) => !FIXED.includes(key) && !/^\d/.test(key) && key !== "__proto__");
+    this.#shape = null;
+    this.#isLacking = false;
+  }
+}
+
 function tell(
   { e, f, p, q, w }: { [Part in keyof TextChange]: TextChange[Part] | undefined },
   propertiesText: string,

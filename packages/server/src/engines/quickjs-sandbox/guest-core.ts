@@ -7,12 +7,15 @@
 
 import {
   type BatchEnds,
+  isInnerSettled,
   isNoPromise,
   type LazyObject,
   type LazyShape,
   lazyEvent,
   ODD_KEYS,
+  onlyTouched,
   release,
+  SELF,
   writeAnswer,
   writeWhole,
 } from "./guest-lazy.ts";
@@ -953,7 +956,10 @@ function makeMeta({ config, attachments }: Setup): Record<string, unknown> {
   };
 }
 
-let transformEvent: ((event: unknown) => unknown) | undefined;
+/** What transforms an event, on what, and the array that it is given its arguments in. */
+let transformEvent: AnyFunction | undefined;
+let transformsOn: unknown;
+const givenArguments = newList<unknown>();
 
 /** Takes the settings and runs `setupPlugin`. */
 function setUp(text: string): void {
@@ -962,9 +968,11 @@ function setUp(text: string): void {
   meta = makeMeta(setup);
   const single = found.find((place) => typeof place["processEvent"] === "function");
   const batch = method("processEventBatch");
+  givenArguments[0] = null;
+  givenArguments[1] = meta;
   if (single !== undefined) {
-    const process = single["processEvent"] as AnyFunction;
-    transformEvent = (event) => apply(process, single, [event, meta]);
+    transformEvent = single["processEvent"] as AnyFunction;
+    transformsOn = single;
   } else if (batch !== undefined) {
     transformEvent = async (event) => {
       const answer = await batch([event], meta);
@@ -1040,38 +1048,12 @@ function accept(text: string, buffer: ArrayBuffer, newShapes: string): void {
   isLogFull = false;
 }
 
-/** An event as the transformation is given it; the text of its line, or the lazy object where its keys are known. */
-let givenEvent: unknown;
-let givenAs: LazyObject | string = "";
-
 /** So many events in a row whose properties were listed or copied make the next ones plain. */
 const MANY_SETTLED = 16;
 /** Then so many are given as plain objects, which cost less where all of them is read. */
 const PLAIN_EVENTS = 2_000;
 let settledInRow = 0;
 let plainLeft = 0;
-
-function give(index: number): void {
-  const place = numbers[index] as number;
-  const line = batchText.substring(numbers[place] as number, numbers[place + 1] as number);
-  const isPlain = plainLeft > 0;
-  if (isPlain) plainLeft -= 1;
-  const shape = isPlain ? undefined : shapes[numbers[place + 2] as number];
-  if (shape === undefined) {
-    givenEvent = parse(line);
-    givenAs = line;
-    return;
-  }
-  const innerShape = shapes[numbers[place + 3] as number];
-  givenAs = lazyEvent(
-    shape,
-    line,
-    batchEnds,
-    place + 4,
-    innerShape === undefined ? null : innerShape,
-  );
-  givenEvent = givenAs.self;
-}
 
 /** Works on single events, as the host gives them, until it asks for a pause. */
 function work(done = -1, outcomeOfDone = ""): void {
@@ -1093,24 +1075,49 @@ function work(done = -1, outcomeOfDone = ""): void {
 
 /**
  * Gives an event to the transformation: what became of it, or nothing where that is told later.
- * @param tell null where the run is told
+ * @param tell null where it is an event of a run
  */
 function begin(index: number, tell: ((outcome: string) => void) | null): string | undefined {
-  givenAs = "";
+  /** The text of its line, or the lazy object where its keys are known. */
+  let as: LazyObject | string = "";
   try {
-    give(index);
-    const as = givenAs as LazyObject | string;
-    const answer = transformEvent === undefined ? givenEvent : transformEvent(givenEvent);
-    const isAnswer = typeof as !== "string" && isNoPromise(answer, as);
-    if (isAnswer || !isThenable(answer)) return conclude(answer, as);
-    const told = tell ?? tellRun(index);
-    answer.then(
-      (value) => told(conclude(value, as)),
-      (error) => told(end(as, failed(error))),
-    );
+    const place = numbers[index] as number;
+    const line = batchText.substring(numbers[place] as number, numbers[place + 1] as number);
+    let shape: LazyShape | undefined;
+    if (plainLeft > 0) plainLeft -= 1;
+    else shape = shapes[numbers[place + 2] as number];
+    let event: unknown;
+    if (shape === undefined) {
+      event = parse(line);
+      as = line;
+    } else {
+      const innerShape = shapes[numbers[place + 3] as number];
+      as = lazyEvent(shape, line, batchEnds, place + 4, innerShape ?? null);
+      event = as[SELF];
+    }
+    givenArguments[0] = event;
+    const answer =
+      transformEvent === undefined ? event : apply(transformEvent, transformsOn, givenArguments);
+    if (typeof as !== "string") {
+      if (tell === null) {
+        const touched = onlyTouched(answer, as);
+        const told = touched === null ? "" : tellSets(touched);
+        if (told !== "") return end(as, told);
+      }
+      if (isNoPromise(answer, as)) return conclude(answer, as);
+    }
+    if (!isThenable(answer)) return conclude(answer, as);
+    const given = as;
+    if (tell === null) tellRun(index, answer, given);
+    else {
+      answer.then(
+        (value) => tell(conclude(value, given)),
+        (error) => tell(end(given, failed(error))),
+      );
+    }
     return undefined;
   } catch (error) {
-    return end(givenAs, failed(error));
+    return end(as, failed(error));
   }
 }
 
@@ -1129,6 +1136,15 @@ let longs = newList<number>();
 /** Characters of outcomes after which a run ends, so that they do not fill the memory. */
 const MAX_RUN_LENGTH = 1_000_000;
 let outcomesLength = 0;
+/** Stand for properties that were set: the next ones in the list of those; of the same keys as before. */
+const SET = "*";
+const SET_ALIKE = "&";
+/** What was set by all events of the run: how many keys, the keys, and the values; or only those. */
+let sets = newList<unknown>();
+/** How much of that list counts: what could not be noted to its end is written over. */
+let setsLength = 0;
+const NO_SETS: readonly unknown[] = newList();
+let lastSets = NO_SETS;
 let under = -1;
 let sinceMs = 0;
 let untilMs = 0;
@@ -1139,6 +1155,9 @@ function startRun(from: number, until: number): void {
   runCount += 1;
   outcomes = newList();
   longs = newList();
+  sets = newList();
+  setsLength = 0;
+  lastSets = NO_SETS;
   outcomesLength = 0;
   sinceMs = now();
   untilMs = until;
@@ -1162,10 +1181,10 @@ function goOn(from: number, first: number): void {
 }
 
 /** Takes what becomes of an event of the run that waits: as part of it, as long as nothing else came. */
-function tellRun(index: number): (outcome: string) => void {
+function tellRun(index: number, answer: PromiseLike<unknown>, as: LazyObject | string): void {
   const batch = batchNumber;
   const number = runCount;
-  return (outcome) => {
+  const tell = (outcome: string) => {
     if (batch !== batchNumber) return;
     if (!isRun || number !== runCount) work(index, outcome);
     else if (under === index) {
@@ -1173,6 +1192,58 @@ function tellRun(index: number): (outcome: string) => void {
       goOn(index + 1, index);
     }
   };
+  answer.then(
+    (value) => {
+      if (isRun && number === runCount && under === index && typeof as !== "string") {
+        const touched = onlyTouched(value, as);
+        const told = touched === null ? "" : tellSets(touched);
+        if (told !== "") {
+          note(end(as, told));
+          goOn(index + 1, index);
+          return;
+        }
+      }
+      tell(conclude(value, as));
+    },
+    (error) => tell(end(as, failed(error))),
+  );
+}
+
+/**
+ * Notes what was set of an event's properties, where texts, numbers and the like are all: what then
+ * became of it, or nothing. The host writes it, where that costs little.
+ */
+function tellSets(touched: readonly unknown[]): string {
+  const { length } = touched;
+  if (length === 0) return "=";
+  let isLikeLast = length === lastSets.length;
+  let textLength = 0;
+  for (let at = 0; at < length; at += 2) {
+    if (isLikeLast && touched[at] !== lastSets[at]) isLikeLast = false;
+    const value = touched[at + 1];
+    const type = typeof value;
+    if (type === "string") textLength += (value as string).length;
+    else if (type !== "number" && type !== "boolean" && value !== null) return "";
+  }
+  let next = setsLength;
+  if (!isLikeLast) {
+    sets[next] = length / 2;
+    next += 1;
+    for (let at = 0; at < length; at += 2) {
+      const key = touched[at] as string;
+      textLength += key.length;
+      sets[next] = key;
+      next += 1;
+    }
+  }
+  for (let at = 1; at < length; at += 2) {
+    sets[next] = touched[at];
+    next += 1;
+  }
+  setsLength = next;
+  lastSets = touched;
+  outcomesLength += textLength;
+  return isLikeLast ? SET_ALIKE : SET;
 }
 
 function note(outcome: string): void {
@@ -1194,18 +1265,25 @@ function leaveRun(): void {
 }
 
 /**
- * What became of a run: `[event, milliseconds, …]` of those that took long, then an outcome each.
+ * What became of a run: `[event, milliseconds, …]` of those that took long, what was set as JSON, then
+ * an outcome each.
  * Also asked for when the run was stopped: nothing of it may run code of the transformation.
  */
 function collect(): string {
   leaveRun();
   const texts = outcomes;
+  const set = sets;
+  set.length = setsLength;
   outcomes = newList();
+  sets = newList();
+  setsLength = 0;
+  lastSets = NO_SETS;
   under = -1;
   let head = "[";
   for (let at = 0; at < longs.length; at += 1) head += at === 0 ? longs[at] : `,${longs[at]}`;
   head += "]";
-  return texts.length === 0 ? head : `${head}\u001e${apply(join, texts, ["\u001e"])}`;
+  if (texts.length === 0) return head;
+  return `${head}\u001e${stringify(set)}\u001e${apply(join, texts, ["\u001e"])}`;
 }
 
 /** What became of an event: `=` unchanged, `-` dropped, `+` and `~` changed into what follows, `!` failed. */
@@ -1227,7 +1305,7 @@ function conclude(answer: unknown, as: LazyObject | string): string {
 function end(as: LazyObject | string, outcome: string): string {
   if (typeof as === "string") return outcome;
   release(as);
-  if (as.inner?.isSettled !== true) settledInRow = 0;
+  if (!isInnerSettled(as)) settledInRow = 0;
   else {
     settledInRow += 1;
     if (settledInRow >= MANY_SETTLED) {

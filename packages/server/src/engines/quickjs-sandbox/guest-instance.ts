@@ -4,7 +4,7 @@ import type { SandboxLogLine } from "../../transformations/sandbox.ts";
 import { AskBounds, type Asker, type Question } from "./ask-bounds.ts";
 import { type AttendedTime, LOOK_MS } from "./attended-time.ts";
 import { CpuMeter, nothingSpent, type Spending } from "./cpu-meter.ts";
-import { tellChange } from "./event-changes.ts";
+import { SET, SET_ALIKE, ToldSets, tellChange } from "./event-changes.ts";
 import { type ScannedLines, ShapeTable } from "./event-shapes.ts";
 import { HostAllowance } from "./host-allowance.ts";
 import type { HostAnswers } from "./host-answers.ts";
@@ -434,8 +434,9 @@ export class GuestInstance {
 
   /** Takes what a run came to: what was spent is that of its events, the long ones by their time. */
   #takeRun({ batch, spendings }: RunUnderWay, from: number, text: string): void {
-    const [head = "", ...texts] = text.split(SEPARATOR);
+    const [head = "", setsText = "", ...texts] = text.split(SEPARATOR);
     if (texts.length === 0) return;
+    const sets = new ToldSets(setsText);
     const longs = readNumbers(head);
     const allMs = spendings.reduce((sum, { cpuMs }) => sum + Math.max(0, cpuMs), 0);
     const longMs = new Map<number, number>();
@@ -452,7 +453,11 @@ export class GuestInstance {
       const index = from + at;
       if (index >= batch.outcomes.length || batch.outcomes[index] !== undefined) break;
       const ms = longMs.get(index);
-      batch.outcomes[index] = this.#judge(batch, index, outcome, ms ? ms * share : otherMs);
+      const cpuMs = ms ? ms * share : otherMs;
+      batch.outcomes[index] =
+        outcome === SET || outcome === SET_ALIKE
+          ? this.#judgeSets(batch, index, sets, outcome, cpuMs)
+          : this.#judge(batch, index, outcome, cpuMs);
       batch.left -= 1;
     }
   }
@@ -524,13 +529,32 @@ export class GuestInstance {
     batch.outcomes[index] = this.#judge(batch, index, text, waiting.task.spending.cpuMs);
   }
 
+  #judgeSets(
+    batch: Batch,
+    index: number,
+    sets: ToldSets,
+    kind: typeof SET | typeof SET_ALIKE,
+    cpuMs: number,
+  ): ThreadOutcome {
+    const { outputLength } = this.settings.limits;
+    try {
+      const text = sets.next(kind);
+      if (text.length <= outputLength && batch.scanned !== null) {
+        return { text: sets.tell(text, batch.scanned, index), isLimit: false, cpuMs };
+      }
+      return this.#judge(batch, index, text, cpuMs);
+    } catch {
+      return failed(UNREADABLE, true, cpuMs);
+    }
+  }
+
   #judge({ id, scanned }: Batch, index: number, text: string, cpuMs: number): ThreadOutcome {
     const { outputLength } = this.settings.limits;
     if (text.length > outputLength) {
       return failed(`the event became larger than ${outputLength} characters`, true, cpuMs);
     }
     if (!GUEST_OUTCOMES.includes(text.slice(0, 1) || " ")) {
-      return failed("it answered what cannot be read", true, cpuMs);
+      return failed(UNREADABLE, true, cpuMs);
     }
     const isChanged = text.startsWith("+") || text.startsWith("~");
     if (isChanged && nestsDeeper(text, MAX_DEPTH)) {
@@ -551,7 +575,7 @@ export class GuestInstance {
     try {
       told = tellChange(text, scanned, index);
     } catch {
-      return failed("it answered what cannot be read", true, cpuMs);
+      return failed(UNREADABLE, true, cpuMs);
     }
     if (told.length > outputLength * 2) {
       return failed(`the event became larger than ${outputLength} characters`, true, cpuMs);
@@ -1028,6 +1052,7 @@ export class GuestInstance {
 }
 
 const OUT_OF_MEMORY = '!"InternalError: out of memory';
+const UNREADABLE = "it answered what cannot be read";
 const NOT_RUN: ThreadOutcome = { text: "?", isLimit: false, cpuMs: 0 };
 const STOPPED: GuestFailure = { reason: "it was stopped", isLimit: false, wantsRetry: false };
 const EXHAUSTED = limitOf("it rests, since it has exceeded its limits again and again");

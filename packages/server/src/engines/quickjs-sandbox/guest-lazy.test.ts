@@ -6,7 +6,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { tellChange } from "./event-changes.ts";
 import { HEAD, type Shape, ShapeTable } from "./event-shapes.ts";
-import { type LazyShape, lazyEvent, ODD_KEYS, release, writeAnswer } from "./guest-lazy.ts";
+import { type LazyShape, lazyEvent, ODD_KEYS, release, SELF, writeAnswer } from "./guest-lazy.ts";
 import { createOutcomeReader } from "./sandbox-instance.ts";
 
 type Plain = Record<string, unknown>;
@@ -35,7 +35,7 @@ function giveLazily(event: JsonObject) {
     place + HEAD.length,
     inner === null ? null : known(inner),
   );
-  return { lazy, proxy: lazy.self as Plain, line, batch, scanned };
+  return { lazy, proxy: lazy[SELF] as Plain, line, batch, scanned };
 }
 
 /** The event after a transformation, as it is told to the main thread and read there. */
@@ -333,7 +333,7 @@ describe("lazy events", () => {
     if (!shape || !inner) throw new Error("it is not lazy");
     const batch = { ends: scanned.numbers };
     const lazy = lazyEvent(known(shape), line, batch, place + HEAD.length, known(inner));
-    const event = lazy.self as Plain;
+    const event = lazy[SELF] as Plain;
     expect(own(event)["list"]).toEqual([Number("12345678901234567891")]);
     own(event)["more"] = 1;
     const told = tellChange(writeAnswer(event, lazy), scanned, 0);

@@ -26,17 +26,32 @@ export interface BatchEnds {
 }
 
 /**
- * Where an object stands: the line of its event; the ends of its batch, and where in them its own
- * begin; where it begins in the line (at 0 the event itself, elsewhere its properties); its shape;
- * and that of the event's properties, where they are lazy themselves.
+ * A lazy object: the handler of a proxy over an empty object, which becomes the plain object when it
+ * is settled. An array whose prototype are the traps, and nothing but numbers lead into it: that is
+ * made and read quickest.
  */
-type Place = [
+export type LazyObject = [
+  /** The line of its event. */
   line: string,
   batch: BatchEnds,
+  /** Where in the ends of the batch its own begin. */
   base: number,
+  /** Where it begins in the line: at 0 the event itself, elsewhere its properties. */
   start: number,
   shape: LazyShape,
+  /** The shape of an event's properties, where they are lazy themselves. */
   innerShape: LazyShape | null,
+  /** Its proxy, as long as its event is under way. */
+  self: Plain | null,
+  /** That of an event's properties, once they were asked for, and its proxy, as long as it is there. */
+  inner: LazyObject | null,
+  innerSelf: Plain | null,
+  /**
+   * Keys that were set, deleted, or read as objects, which may have been changed inside; each with its
+   * value behind it ({@link GONE} where it was deleted).
+   */
+  touched: unknown[] | null,
+  isSettled: boolean,
 ];
 // By number, since to take an array apart by a pattern calls its iterator.
 const LINE = 0;
@@ -45,6 +60,11 @@ const BASE = 2;
 const START = 3;
 const SHAPE = 4;
 const INNER_SHAPE = 5;
+export const SELF = 6;
+const INNER_OBJECT = 7;
+const INNER_SELF = 8;
+const TOUCHED = 9;
+const IS_SETTLED = 10;
 
 type Plain = Record<PropertyKey, unknown>;
 
@@ -59,43 +79,40 @@ const ROOT = Object.prototype as unknown as Plain;
 const GONE = Symbol("gone");
 /** The field of an event whose object is lazy itself. */
 const INNER = "properties";
-/** Whoever touches more keys than this is likely to touch all. */
-const MAX_TOUCHED = 16;
-
-/**
- * A lazy object: the handler of a proxy over an empty object, which becomes the plain object when it
- * is settled. Fields get their first values from the prototype.
- */
-export interface LazyObject {
-  place: Place;
-  /** That of an event's properties, once they were asked for. */
-  inner: LazyObject | null;
-  /** Its proxy, as long as its event is under way. */
-  self: Plain | null;
-  /** Keys that were set, deleted ({@link GONE}), or read as objects, which may have been changed inside. */
-  names: PropertyKey[] | null;
-  values: unknown[] | null;
-  isSettled: boolean;
-}
+/** Whoever touches more keys than this is likely to touch all; two for each in the list. */
+const MAX_TOUCHED = 2 * 16;
 
 class Traps implements ProxyHandler<Plain> {
   get(target: Plain, key: PropertyKey, receiver: unknown): unknown {
     const lazy = this as unknown as LazyObject;
-    const { names } = lazy;
-    if (names !== null) {
-      for (let at = 0; at < names.length; at += 1) {
-        if (names[at] !== key) continue;
-        const value = (lazy.values as unknown[])[at];
+    const touched = lazy[TOUCHED];
+    if (touched !== null) {
+      for (let at = 0; at < touched.length; at += 2) {
+        if (touched[at] !== key) continue;
+        const value = touched[at + 1];
         return value === GONE ? get(target, key, receiver) : value;
       }
     }
-    const slot = lazy.place[SHAPE].slots[key as string];
+    const shape = lazy[SHAPE];
+    const slot = shape.slots[key as string];
     if (slot === undefined) return get(target, key, receiver);
-    if (lazy.place[BATCH].ends === null) {
+    const { ends } = lazy[BATCH];
+    if (key === INNER) {
+      if (lazy[INNER_SELF] !== null) return lazy[INNER_SELF];
+      if (lazy[INNER_SHAPE] !== null && ends !== null) return openInner(lazy, slot, ends);
+    }
+    if (ends === null) {
       settle(lazy, target);
       return get(target, key, receiver);
     }
-    return readSlot(lazy, target, key, slot);
+    const end = lazy[BASE] + slot;
+    const before = slot === 0 ? lazy[START] : (ends[end - 1] as number);
+    const start = before + 1 + (shape.lengths[slot] as number);
+    const value = parse(lazy[LINE].substring(start, ends[end]));
+    if (typeof value !== "object" || value === null) return value;
+    if (note(lazy, key, value)) return value;
+    settle(lazy, target);
+    return target[key];
   }
 
   has(target: Plain, key: PropertyKey): boolean {
@@ -104,19 +121,29 @@ class Traps implements ProxyHandler<Plain> {
 
   set(target: Plain, key: PropertyKey, value: unknown, receiver: unknown): boolean {
     const lazy = this as unknown as LazyObject;
-    if (receiver === lazy.self && typeof key === "string" && value !== undefined) {
-      const at = find(lazy.names, key);
-      if (at >= 0) {
-        const values = lazy.values as unknown[];
-        // What was deleted comes back at the end.
-        if (values[at] !== GONE) {
-          values[at] = value;
+    if (receiver === lazy[SELF] && typeof key === "string" && value !== undefined) {
+      const touched = lazy[TOUCHED];
+      if (touched !== null) {
+        for (let at = 0; at < touched.length; at += 2) {
+          if (touched[at] !== key) continue;
+          if (touched[at + 1] !== GONE) {
+            touched[at + 1] = value;
+            return true;
+          }
+          // What was deleted comes back at the end.
+          settle(lazy, target);
+          return set(target, key, value, receiver);
+        }
+      }
+      if (
+        lazy[SHAPE].slots[key] !== undefined ||
+        // The plain object would order a key that begins with a digit by its number.
+        (!(key < ":" && key >= "0") && !(key in target))
+      ) {
+        if (touched === null) {
+          lazy[TOUCHED] = [key, value];
           return true;
         }
-      } else if (
-        lazy.place[SHAPE].slots[key] !== undefined ||
-        (!isIndexLike(key) && !(key in target))
-      ) {
         if (note(lazy, key, value)) return true;
       }
     }
@@ -126,12 +153,13 @@ class Traps implements ProxyHandler<Plain> {
 
   deleteProperty(target: Plain, key: PropertyKey): boolean {
     const lazy = this as unknown as LazyObject;
-    const at = find(lazy.names, key);
+    const touched = lazy[TOUCHED];
+    const at = find(touched, key);
     if (at >= 0) {
-      (lazy.values as unknown[])[at] = GONE;
+      (touched as unknown[])[at + 1] = GONE;
       return true;
     }
-    if (lazy.place[SHAPE].slots[key as string] !== undefined) {
+    if (lazy[SHAPE].slots[key as string] !== undefined) {
       if (note(lazy, key, GONE)) return true;
       settle(lazy, target);
     }
@@ -165,10 +193,10 @@ class Traps implements ProxyHandler<Plain> {
   }
 }
 
-const FIRST_VALUES = { inner: null, self: null, names: null, values: null, isSettled: false };
-const TRAPS = Object.assign(Traps.prototype, FIRST_VALUES);
+/** Without a prototype, where code could put further traps. */
+const TRAPS = Object.setPrototypeOf(Traps.prototype, null) as Traps;
 /** What a settled object has in the place of the traps. */
-const NO_TRAPS = Object.assign(Object.create(null), FIRST_VALUES) as object;
+const NO_TRAPS = Object.create(null) as object;
 
 /**
  * A lazy event.
@@ -182,124 +210,113 @@ export function lazyEvent(
   base: number,
   innerShape: LazyShape | null,
 ): LazyObject {
-  return lazyAt([line, batch, base, 0, shape, innerShape]);
+  return lazyAt([line, batch, base, 0, shape, innerShape, null, null, null, null, false]);
 }
 
-function lazyAt(place: Place): LazyObject {
-  const lazy = { __proto__: TRAPS, place } as unknown as LazyObject;
-  lazy.self = new Proxy<Plain>({}, lazy as unknown as ProxyHandler<Plain>);
+function lazyAt(lazy: LazyObject): LazyObject {
+  setPrototypeOf(lazy, TRAPS);
+  lazy[SELF] = new Proxy<Plain>({}, lazy as unknown as ProxyHandler<Plain>);
   return lazy;
 }
 
-/** Whether the plain object would order a key by its number. */
-function isIndexLike(key: string): boolean {
-  const code = key.charCodeAt(0);
-  return code >= 48 && code <= 57;
-}
-
-function find(names: PropertyKey[] | null, key: PropertyKey): number {
-  if (names === null) return -1;
-  for (let at = 0; at < names.length; at += 1) if (names[at] === key) return at;
+/** Where a key stands that was touched, or -1. */
+function find(touched: unknown[] | null, key: PropertyKey): number {
+  if (touched === null) return -1;
+  for (let at = 0; at < touched.length; at += 2) if (touched[at] === key) return at;
   return -1;
 }
 
 /** Notes a key that was not touched before; false where there are too many. */
 function note(lazy: LazyObject, key: PropertyKey, value: unknown): boolean {
-  const { names } = lazy;
-  if (names === null) {
-    lazy.names = [key];
-    lazy.values = [value];
+  const touched = lazy[TOUCHED];
+  if (touched === null) {
+    lazy[TOUCHED] = [key, value];
     return true;
   }
-  const { length } = names;
+  const { length } = touched;
   if (length >= MAX_TOUCHED) return false;
-  names[length] = key;
-  (lazy.values as unknown[])[length] = value;
+  touched[length] = key;
+  touched[length + 1] = value;
   return true;
 }
 
-function isOwn({ names, values, place }: LazyObject, key: PropertyKey): boolean {
-  const at = find(names, key);
-  if (at >= 0) return (values as unknown[])[at] !== GONE;
-  return place[SHAPE].slots[key as string] !== undefined;
+function isOwn(lazy: LazyObject, key: PropertyKey): boolean {
+  const touched = lazy[TOUCHED];
+  const at = find(touched, key);
+  if (at >= 0) return (touched as unknown[])[at + 1] !== GONE;
+  return lazy[SHAPE].slots[key as string] !== undefined;
 }
 
 /** Where the value of a slot begins. */
-function startOf(place: Place, slot: number): number {
-  const length = place[SHAPE].lengths[slot] as number;
-  if (slot === 0) return place[START] + 1 + length;
-  return ((place[BATCH].ends as Uint32Array)[place[BASE] + slot - 1] as number) + 1 + length;
+function startOf(lazy: LazyObject, slot: number): number {
+  const length = lazy[SHAPE].lengths[slot] as number;
+  if (slot === 0) return lazy[START] + 1 + length;
+  return ((lazy[BATCH].ends as Uint32Array)[lazy[BASE] + slot - 1] as number) + 1 + length;
 }
 
-function textOfSlot(place: Place, slot: number): string {
-  const ends = place[BATCH].ends as Uint32Array;
-  return place[LINE].substring(startOf(place, slot), ends[place[BASE] + slot]);
+function textOfSlot(lazy: LazyObject, slot: number): string {
+  const ends = lazy[BATCH].ends as Uint32Array;
+  return lazy[LINE].substring(startOf(lazy, slot), ends[lazy[BASE] + slot]);
 }
 
-function readSlot(lazy: LazyObject, target: Plain, key: PropertyKey, slot: number): unknown {
-  const { place } = lazy;
-  const innerShape = place[INNER_SHAPE];
-  let value: unknown;
-  if (innerShape !== null && key === INNER) value = openInner(lazy, slot, innerShape);
-  else {
-    value = parse(textOfSlot(place, slot));
-    if (typeof value !== "object" || value === null) return value;
-  }
-  if (note(lazy, key, value)) return value;
-  settle(lazy, target);
-  return target[key];
-}
-
-function openInner(lazy: LazyObject, slot: number, shape: LazyShape): Plain | null {
-  const { place } = lazy;
-  const base = place[BASE] + place[SHAPE].lengths.length;
-  lazy.inner ??= lazyAt([place[LINE], place[BATCH], base, startOf(place, slot), shape, null]);
-  return lazy.inner.self;
+/** Makes the lazy object of an event's properties, whose shape is known. */
+function openInner(lazy: LazyObject, slot: number, ends: Uint32Array): Plain {
+  const { lengths } = lazy[SHAPE];
+  const base = lazy[BASE];
+  const before = slot === 0 ? 0 : (ends[base + slot - 1] as number);
+  const start = before + 1 + (lengths[slot] as number);
+  const shape = lazy[INNER_SHAPE] as LazyShape;
+  const line = lazy[LINE];
+  const end = base + lengths.length;
+  const batch = lazy[BATCH];
+  const inner = lazyAt([line, batch, end, start, shape, null, null, null, null, null, false]);
+  lazy[INNER_OBJECT] = inner;
+  lazy[INNER_SELF] = inner[SELF];
+  return inner[SELF] as Plain;
 }
 
 /** Makes the plain object of it; from then on nothing comes between it and the code. */
 function settle(lazy: LazyObject, target: Plain): void {
-  if (lazy.isSettled) return;
-  const { place, names, values } = lazy;
-  const { ends } = place[BATCH];
-  const { keys, slots } = place[SHAPE];
-  const innerShape = place[START] === 0 && ends !== null ? place[INNER_SHAPE] : null;
-  const plain = plainOf(place);
+  if (lazy[IS_SETTLED]) return;
+  const touched = lazy[TOUCHED];
+  const { ends } = lazy[BATCH];
+  const { keys, slots } = lazy[SHAPE];
+  const isInnerLazy = lazy[START] === 0 && lazy[INNER_SHAPE] !== null && ends !== null;
+  const plain = plainOf(lazy);
   for (let slot = 0; slot < keys.length; slot += 1) {
     const key = keys[slot] as string;
-    const at = find(names, key);
+    const at = find(touched, key);
     if (at >= 0) {
-      const value = (values as unknown[])[at];
+      const value = (touched as unknown[])[at + 1];
       if (value !== GONE) put(target, key, value);
-    } else if (key === INNER && innerShape !== null) {
-      put(target, key, openInner(lazy, slot, innerShape));
-    } else put(target, key, plain[key]);
+    } else if (key === INNER && lazy[INNER_SELF] !== null) put(target, key, lazy[INNER_SELF]);
+    else if (key === INNER && isInnerLazy) put(target, key, openInner(lazy, slot, ends));
+    else put(target, key, plain[key]);
   }
-  if (names !== null) {
-    for (let at = 0; at < names.length; at += 1) {
-      const key = names[at] as string;
-      const value = (values as unknown[])[at];
+  if (touched !== null) {
+    for (let at = 0; at < touched.length; at += 2) {
+      const key = touched[at] as string;
+      const value = touched[at + 1];
       if (value !== GONE && slots[key] === undefined) put(target, key, value);
     }
   }
-  lazy.isSettled = true;
-  lazy.names = null;
-  lazy.values = null;
+  lazy[IS_SETTLED] = true;
+  lazy[TOUCHED] = null;
   setPrototypeOf(lazy, NO_TRAPS);
 }
 
 /** What its text stands for; an event without its properties where they stay lazy. */
-function plainOf(place: Place): Plain {
-  const line = place[LINE];
-  const base = place[BASE];
-  const start = place[START];
-  const { ends } = place[BATCH];
-  const { keys, slots } = place[SHAPE];
+function plainOf(lazy: LazyObject): Plain {
+  const line = lazy[LINE];
+  const base = lazy[BASE];
+  const start = lazy[START];
+  const { ends } = lazy[BATCH];
+  const { keys, slots } = lazy[SHAPE];
   if (start === 0) {
     const slot = slots[INNER];
-    if (place[INNER_SHAPE] === null || ends === null || slot === undefined) return parse(line);
+    if (lazy[INNER_SHAPE] === null || ends === null || slot === undefined) return parse(line);
     const rest = line.substring(ends[base + slot] as number);
-    return parse(`${line.substring(0, startOf(place, slot))}0${rest}`);
+    return parse(`${line.substring(0, startOf(lazy, slot))}0${rest}`);
   }
   // Its place is known no more: it lies in its event.
   if (ends === null) return parse(line)[INNER];
@@ -315,26 +332,53 @@ function put(target: Plain, key: PropertyKey, value: unknown): void {
 
 /** Its event is over: what still holds it may go on to use it. */
 export function release(lazy: LazyObject): void {
-  lazy.self = null;
-  if (lazy.inner !== null) lazy.inner.self = null;
+  lazy[SELF] = null;
+  const inner = lazy[INNER_OBJECT];
+  if (inner !== null) inner[SELF] = null;
+}
+
+/** Whether all properties of an event were made plain. */
+export function isInnerSettled(lazy: LazyObject): boolean {
+  const inner = lazy[INNER_OBJECT];
+  return inner === null ? false : inner[IS_SETTLED];
 }
 
 /** Whether an object that is the given one itself is no promise: cheaper than to ask it. */
-export function isNoPromise(
-  answer: unknown,
-  { self, isSettled, names, place }: LazyObject,
-): boolean {
-  if (answer !== self || isSettled || place[SHAPE].isOdd || ROOT["then"] !== undefined)
+export function isNoPromise(answer: unknown, lazy: LazyObject): boolean {
+  if (
+    answer !== lazy[SELF] ||
+    lazy[IS_SETTLED] ||
+    lazy[SHAPE].isOdd ||
+    ROOT["then"] !== undefined
+  ) {
     return false;
-  return names === null || find(names, "then") < 0;
+  }
+  return find(lazy[TOUCHED], "then") < 0;
+}
+
+const NOTHING: readonly unknown[] = [];
+
+/**
+ * What was set of an event's properties, where the answer is the event itself and nothing else of it
+ * was touched: each key and its value behind it, whatever that is. Null where more may differ, and
+ * where the answer may be a promise.
+ */
+export function onlyTouched(answer: unknown, lazy: LazyObject): readonly unknown[] | null {
+  if (answer !== lazy[SELF] || lazy[TOUCHED] !== null || lazy[IS_SETTLED]) return null;
+  if (lazy[SHAPE].isOdd || ROOT["then"] !== undefined || ROOT["toJSON"] !== undefined) return null;
+  const inner = lazy[INNER_OBJECT];
+  if (inner === null) return NOTHING;
+  if (inner[IS_SETTLED] || inner[SHAPE].isOdd) return null;
+  const touched = inner[TOUCHED];
+  return touched === null ? NOTHING : touched;
 }
 
 /** Whether something writes its JSON itself, which a lazy object does not. */
 function writesItself(lazy: LazyObject): boolean {
-  if (!lazy.isSettled && !lazy.place[SHAPE].isOdd && ROOT["toJSON"] === undefined) {
-    if (lazy.names === null || find(lazy.names, "toJSON") < 0) return false;
+  if (!lazy[IS_SETTLED] && !lazy[SHAPE].isOdd && ROOT["toJSON"] === undefined) {
+    if (find(lazy[TOUCHED], "toJSON") < 0) return false;
   }
-  return typeof lazy.self?.["toJSON"] === "function";
+  return typeof lazy[SELF]?.["toJSON"] === "function";
 }
 
 /**
@@ -344,21 +388,22 @@ function writesItself(lazy: LazyObject): boolean {
  * object altogether. Throws what writing it throws.
  */
 export function writeAnswer(answer: Plain, given: LazyObject): string {
-  const { inner, self } = given;
+  const inner = given[INNER_OBJECT];
+  const innerSelf = inner === null ? null : inner[SELF];
   let parts = "";
-  if (answer === self && !given.isSettled) {
+  if (answer === given[SELF] && !given[IS_SETTLED]) {
     if (writesItself(given)) return `+${writeWhole(answer)}`;
-    const { names, values } = given;
-    if (names !== null) {
-      const at = find(names, INNER);
-      const isReplaced = at >= 0 && (values as unknown[])[at] !== inner?.self;
-      if (isReplaced && (inner !== null || given.place[INNER_SHAPE] !== null)) {
+    const touched = given[TOUCHED];
+    if (touched !== null) {
+      const at = find(touched, INNER);
+      const isReplaced = at >= 0 && (innerSelf === null || touched[at + 1] !== innerSelf);
+      if (isReplaced && (inner !== null || given[INNER_SHAPE] !== null)) {
         return `+${writeWhole(answer)}`;
       }
-      if (inner === null || names.length > 1) parts = writeChanges(given, '"e":{', '"f":[');
+      parts = writeChanges(given, '"e":{', '"f":[');
     }
   } else {
-    const isOther = inner === null || inner.self === null || answer[INNER] !== inner.self;
+    const isOther = innerSelf === null || answer[INNER] !== innerSelf;
     if (isOther || typeof answer["toJSON"] === "function") return `+${writeWhole(answer)}`;
     const rest: Plain = {};
     const keys = keysOf(answer);
@@ -368,13 +413,13 @@ export function writeAnswer(answer: Plain, given: LazyObject): string {
     }
     parts = `"h":${stringify(rest)}`;
   }
-  if (inner !== null && inner.self !== null) {
+  if (inner !== null && innerSelf !== null) {
     let text = "";
-    if (inner.isSettled || writesItself(inner)) {
-      const whole = stringify(inner.self);
+    if (inner[IS_SETTLED] || writesItself(inner)) {
+      const whole = stringify(innerSelf);
       if (whole === undefined) return `+${writeWhole(answer)}`;
       text = `"w":${whole}`;
-    } else if (inner.names !== null) text = writeChanges(inner, '"p":{', '"q":[');
+    } else if (inner[TOUCHED] !== null) text = writeChanges(inner, '"p":{', '"q":[');
     if (text !== "") parts = parts === "" ? text : `${parts},${text}`;
   }
   return parts === "" ? "=" : `~{${parts}}`;
@@ -388,29 +433,23 @@ export function writeWhole(answer: Plain): string {
 }
 
 /** What was touched and differs, as JSON without the outer brackets. */
-function writeChanges(
-  { names, values, place, inner }: LazyObject,
-  set: string,
-  gone: string,
-): string {
-  if (names === null || values === null) return "";
-  const { slots } = place[SHAPE];
+function writeChanges(lazy: LazyObject, set: string, gone: string): string {
+  const touched = lazy[TOUCHED];
+  if (touched === null) return "";
+  const { slots } = lazy[SHAPE];
   let setTexts = "";
   let goneTexts = "";
-  for (let at = 0; at < names.length; at += 1) {
-    const key = names[at] as string;
-    if (inner !== null && key === INNER) continue;
-    const value = values[at];
+  for (let at = 0; at < touched.length; at += 2) {
+    const key = touched[at] as string;
+    if (lazy[INNER_OBJECT] !== null && key === INNER) continue;
+    const value = touched[at + 1];
     const slot = slots[key];
-    let text: string | undefined;
-    if (value === GONE) text = undefined;
-    else if (value === true || value === false) text = value ? "true" : "false";
-    else text = stringify(value);
+    const text = value === GONE ? undefined : textOf(value);
     if (text === undefined) {
       if (slot === undefined) continue;
       goneTexts = goneTexts === "" ? stringify(key) : `${goneTexts},${stringify(key)}`;
-    } else if (slot === undefined || text !== textOfSlot(place, slot)) {
-      const name = slot === undefined ? keyText(key) : literalOf(place, slot);
+    } else if (slot === undefined || text !== textOfSlot(lazy, slot)) {
+      const name = slot === undefined ? keyText(key) : literalOf(lazy, slot);
       setTexts = setTexts === "" ? name + text : `${setTexts},${name}${text}`;
     }
   }
@@ -419,10 +458,17 @@ function writeChanges(
   return sets === "" ? `${gone}${goneTexts}]` : `${sets},${gone}${goneTexts}]`;
 }
 
+/** As JSON, which costs more to ask for. */
+function textOf(value: unknown): string | undefined {
+  if (value === true || value === false) return value ? "true" : "false";
+  if (typeof value === "number" && value - value === 0) return `${value}`;
+  return stringify(value);
+}
+
 /** The key of a slot as it stands in the text, with its colon. */
-function literalOf(place: Place, slot: number): string {
-  const end = startOf(place, slot);
-  return place[LINE].substring(end - (place[SHAPE].lengths[slot] as number), end);
+function literalOf(lazy: LazyObject, slot: number): string {
+  const end = startOf(lazy, slot);
+  return lazy[LINE].substring(end - (lazy[SHAPE].lengths[slot] as number), end);
 }
 
 /** Keys that were added, as JSON with a colon: transformations add the same ones again and again. */
