@@ -72,6 +72,10 @@ export class ShapeTable {
   /** Room for numbers, used again and again, and how many of them are used. */
   #numbers = new Uint32Array(1024);
   #length = 0;
+  /** Of the event that is looked through: the keys of its properties, their ends, and where they end. */
+  #inner: Step | null = null;
+  readonly #innerEnds = new Uint32Array(MAX_KEYS + 1);
+  #innerEnd = 0;
 
   get isFull(): boolean {
     return (
@@ -129,6 +133,7 @@ export class ShapeTable {
   #scanEvent(line: string, place: number): void {
     const ends = place + HEAD.length;
     this.#length = ends;
+    this.#inner = null;
     const step = this.#scanObject(this.#events, line, 0);
     const shape = step === null ? null : this.#shapeAt(step);
     this.#numbers[place + HEAD.shape] = shape?.id ?? 0;
@@ -137,25 +142,24 @@ export class ShapeTable {
       this.#length = ends;
       return;
     }
-    const slot = shape.slots.get("properties");
-    if (slot === undefined) return;
-    const before = slot === 0 ? 0 : (this.#numbers[ends + slot - 1] as number);
-    const at = before + 1 + (shape.lengths[slot] as number);
-    if (line.charCodeAt(at) !== OPEN) return;
-    const behind = this.#length;
-    const inner = this.#scanObject(this.#properties, line, at);
-    const innerShape = inner === null ? null : this.#shapeAt(inner);
-    if (innerShape === null) this.#length = behind;
-    else this.#numbers[place + HEAD.innerShape] = innerShape.id;
+    const innerShape = this.#inner === null ? null : this.#shapeAt(this.#inner);
+    if (innerShape === null) return;
+    this.#numbers[place + HEAD.innerShape] = innerShape.id;
+    const count = innerShape.keys.length;
+    for (let slot = 0; slot < count; slot += 1) {
+      this.#numbers[this.#length + slot] = this.#innerEnds[slot] as number;
+    }
+    this.#length += count;
   }
 
   /** Notes the ends of an object's values; null where it is not plain. */
   #scanObject(root: Step, text: string, start: number): Step | null {
-    const numbers = this.#numbers;
-    let count = this.#length;
+    const isInner = root === this.#properties;
+    const numbers = isInner ? this.#innerEnds : this.#numbers;
+    let count = isInner ? 0 : this.#length;
     let step = root;
     let at = start + 1;
-    if (text.charCodeAt(at) === CLOSE) return root;
+    if (text.charCodeAt(at) === CLOSE) return this.#endObject(root, isInner, count, at);
     for (;;) {
       const likely = step.next[0];
       const next =
@@ -165,20 +169,26 @@ export class ShapeTable {
       if (next === null || !next.isPlain) return null;
       step = next;
       at += step.literal.length;
-      if (text.charCodeAt(at) === QUOTE) {
+      const first = text.charCodeAt(at);
+      if (first === QUOTE) {
         const end = text.indexOf('"', at + 1);
         at = text.charCodeAt(end - 1) === BACKSLASH ? endOfText(text, at) : end + 1;
+      } else if (first === OPEN && !isInner && step.key === "properties") {
+        this.#inner = this.#scanObject(this.#properties, text, at);
+        at = this.#inner === null ? endOfValue(text, at) : this.#innerEnd;
       } else at = endOfValue(text, at);
       numbers[count] = at;
       count += 1;
       const code = text.charCodeAt(at);
       if (code === COMMA) at += 1;
-      else {
-        if (code !== CLOSE) return null;
-        this.#length = count;
-        return step;
-      }
+      else return code === CLOSE ? this.#endObject(step, isInner, count, at) : null;
     }
+  }
+
+  #endObject(step: Step, isInner: boolean, count: number, at: number): Step {
+    if (isInner) this.#innerEnd = at + 1;
+    else this.#length = count;
+    return step;
   }
 
   #nextOf(step: Step, text: string, at: number): Step | null {

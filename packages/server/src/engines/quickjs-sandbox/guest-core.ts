@@ -7,15 +7,18 @@
 
 import {
   type BatchEnds,
+  endPlainly,
   isInnerSettled,
   isNoPromise,
   type LazyObject,
   type LazyShape,
   lazyEvent,
+  newList,
   ODD_KEYS,
-  onlyTouched,
   release,
   SELF,
+  startSets,
+  takeSets,
   writeAnswer,
   writeWhole,
 } from "./guest-lazy.ts";
@@ -55,8 +58,7 @@ const { parse, stringify } = JSON;
 const { now } = Date;
 const { join } = Array.prototype;
 const { apply } = Reflect;
-// Answers the object, as Reflect's does not.
-const { setPrototypeOf } = Object;
+const { then: promiseThen } = Promise.prototype;
 // biome-ignore lint/security/noGlobalEval: parts of the guest itself, inside of the sandbox
 const run = globalThis.eval;
 const settlers = new Map<number, { resolve: AnyFunction; reject: AnyFunction }>();
@@ -1015,11 +1017,6 @@ let batchNumber = 0;
 const shapes = newList<LazyShape | undefined>();
 const Numbers = Uint32Array;
 
-/** An array that no code of the transformation stands behind: what is put into it arrives. */
-function newList<T>(): T[] {
-  return setPrototypeOf([], null) as unknown as T[];
-}
-
 function shapeOf(keys: string[], lengths: number[]): LazyShape {
   const slots = { __proto__: null } as unknown as Record<string, number>;
   for (let slot = 0; slot < keys.length; slot += 1) slots[keys[slot] as string] = slot;
@@ -1100,21 +1097,21 @@ function begin(index: number, tell: ((outcome: string) => void) | null): string 
       transformEvent === undefined ? event : apply(transformEvent, transformsOn, givenArguments);
     if (typeof as !== "string") {
       if (tell === null) {
-        const touched = onlyTouched(answer, as);
-        const told = touched === null ? "" : tellSets(touched);
-        if (told !== "") return end(as, told);
+        const told = endPlainly(answer, as);
+        if (told !== "") {
+          settledInRow = 0;
+          return told;
+        }
       }
       if (isNoPromise(answer, as)) return conclude(answer, as);
     }
-    if (!isThenable(answer)) return conclude(answer, as);
-    const given = as;
-    if (tell === null) tellRun(index, answer, given);
-    else {
-      answer.then(
-        (value) => tell(conclude(value, given)),
-        (error) => tell(end(given, failed(error))),
-      );
-    }
+    if (typeof answer !== "object" || answer === null) return conclude(answer, as);
+    const { then } = answer as PromiseLike<unknown>;
+    if (typeof then !== "function") return conclude(answer, as);
+    if (tell === null && then === promiseThen) {
+      awaited = answer as Promise<unknown>;
+      awaitedAs = as;
+    } else tellLater(answer as PromiseLike<unknown>, as, tell ?? tellRun(index));
     return undefined;
   } catch (error) {
     return end(as, failed(error));
@@ -1134,17 +1131,11 @@ let runCount = 0;
 let outcomes = newList<string>();
 let longs = newList<number>();
 /** Characters of outcomes after which a run ends, so that they do not fill the memory. */
-const MAX_RUN_LENGTH = 1_000_000;
+const MAX_RUN_LENGTH = 700_000;
 let outcomesLength = 0;
-/** Stand for properties that were set: the next ones in the list of those; of the same keys as before. */
-const SET = "*";
-const SET_ALIKE = "&";
-/** What was set by all events of the run: how many keys, the keys, and the values; or only those. */
-let sets = newList<unknown>();
-/** How much of that list counts: what could not be noted to its end is written over. */
-let setsLength = 0;
-const NO_SETS: readonly unknown[] = newList();
-let lastSets = NO_SETS;
+/** What the event under way waits for, and how it was given. */
+let awaited: Promise<unknown> | null = null;
+let awaitedAs: LazyObject | string = "";
 let under = -1;
 let sinceMs = 0;
 let untilMs = 0;
@@ -1155,17 +1146,20 @@ function startRun(from: number, until: number): void {
   runCount += 1;
   outcomes = newList();
   longs = newList();
-  sets = newList();
-  setsLength = 0;
-  lastSets = NO_SETS;
+  startSets();
   outcomesLength = 0;
   sinceMs = now();
   untilMs = until;
   goOn(from, from);
 }
 
-/** `first` begins whatever the time is, so that each run comes on. */
 function goOn(from: number, first: number): void {
+  const waiting = runOn(from, first);
+  if (waiting >= 0) goOnWaiting(waiting);
+}
+
+/** `first` begins whatever the time is, so that each run comes on. Answers the event that waits, or -1. */
+function runOn(from: number, first: number): number {
   // The numbers of the first event begin behind the places of all.
   const count = numbers[0] ?? 0;
   for (let index = from; index < count; index += 1) {
@@ -1174,17 +1168,29 @@ function goOn(from: number, first: number): void {
     marks[0] = index;
     marks[1] = sinceMs;
     const ended = begin(index, null);
-    if (ended === undefined) return;
+    if (ended === undefined) return awaited === null ? -1 : index;
     note(ended);
   }
   marks[0] = -1;
+  return -1;
+}
+
+function tellLater(
+  answer: PromiseLike<unknown>,
+  as: LazyObject | string,
+  tell: (outcome: string) => void,
+): void {
+  answer.then(
+    (value) => tell(conclude(value, as)),
+    (error) => tell(end(as, failed(error))),
+  );
 }
 
 /** Takes what becomes of an event of the run that waits: as part of it, as long as nothing else came. */
-function tellRun(index: number, answer: PromiseLike<unknown>, as: LazyObject | string): void {
+function tellRun(index: number): (outcome: string) => void {
   const batch = batchNumber;
   const number = runCount;
-  const tell = (outcome: string) => {
+  return (outcome) => {
     if (batch !== batchNumber) return;
     if (!isRun || number !== runCount) work(index, outcome);
     else if (under === index) {
@@ -1192,58 +1198,34 @@ function tellRun(index: number, answer: PromiseLike<unknown>, as: LazyObject | s
       goOn(index + 1, index);
     }
   };
-  answer.then(
-    (value) => {
-      if (isRun && number === runCount && under === index && typeof as !== "string") {
-        const touched = onlyTouched(value, as);
-        const told = touched === null ? "" : tellSets(touched);
-        if (told !== "") {
-          note(end(as, told));
-          goOn(index + 1, index);
-          return;
-        }
-      }
-      tell(conclude(value, as));
-    },
-    (error) => tell(end(as, failed(error))),
-  );
 }
 
-/**
- * Notes what was set of an event's properties, where texts, numbers and the like are all: what then
- * became of it, or nothing. The host writes it, where that costs little.
- */
-function tellSets(touched: readonly unknown[]): string {
-  const { length } = touched;
-  if (length === 0) return "=";
-  let isLikeLast = length === lastSets.length;
-  let textLength = 0;
-  for (let at = 0; at < length; at += 2) {
-    if (isLikeLast && touched[at] !== lastSets[at]) isLikeLast = false;
-    const value = touched[at + 1];
-    const type = typeof value;
-    if (type === "string") textLength += (value as string).length;
-    else if (type !== "number" && type !== "boolean" && value !== null) return "";
-  }
-  let next = setsLength;
-  if (!isLikeLast) {
-    sets[next] = length / 2;
-    next += 1;
-    for (let at = 0; at < length; at += 2) {
-      const key = touched[at] as string;
-      textLength += key.length;
-      sets[next] = key;
-      next += 1;
+/** Goes on with a run while its events answer promises: in one function, which costs less than one for each. */
+async function goOnWaiting(waiting: number): Promise<void> {
+  const batch = batchNumber;
+  const number = runCount;
+  for (let index = waiting; index >= 0; index = runOn(index + 1, index)) {
+    const as = awaitedAs;
+    let outcome = "";
+    try {
+      const promise = awaited;
+      awaited = null;
+      const value = await promise;
+      if (typeof as !== "string" && isRun && number === runCount) {
+        outcome = endPlainly(value, as);
+      }
+      if (outcome === "") outcome = conclude(value, as);
+      else settledInRow = 0;
+    } catch (error) {
+      outcome = end(as, failed(error));
     }
+    if (batch !== batchNumber) return;
+    if (!isRun || number !== runCount) {
+      work(index, outcome);
+      return;
+    }
+    note(outcome);
   }
-  for (let at = 1; at < length; at += 2) {
-    sets[next] = touched[at];
-    next += 1;
-  }
-  setsLength = next;
-  lastSets = touched;
-  outcomesLength += textLength;
-  return isLikeLast ? SET_ALIKE : SET;
 }
 
 function note(outcome: string): void {
@@ -1272,18 +1254,13 @@ function leaveRun(): void {
 function collect(): string {
   leaveRun();
   const texts = outcomes;
-  const set = sets;
-  set.length = setsLength;
   outcomes = newList();
-  sets = newList();
-  setsLength = 0;
-  lastSets = NO_SETS;
   under = -1;
   let head = "[";
   for (let at = 0; at < longs.length; at += 1) head += at === 0 ? longs[at] : `,${longs[at]}`;
   head += "]";
   if (texts.length === 0) return head;
-  return `${head}\u001e${stringify(set)}\u001e${apply(join, texts, ["\u001e"])}`;
+  return `${head}\u001e${takeSets()}\u001e${apply(join, texts, ["\u001e"])}`;
 }
 
 /** What became of an event: `=` unchanged, `-` dropped, `+` and `~` changed into what follows, `!` failed. */

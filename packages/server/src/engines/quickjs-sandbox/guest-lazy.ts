@@ -72,8 +72,10 @@ const { parse, stringify } = JSON;
 const { get, set, has, deleteProperty, defineProperty, getOwnPropertyDescriptor, ownKeys } =
   Reflect;
 const { setPrototypeOf, preventExtensions } = Reflect;
-const { keys: keysOf } = Object;
+// Answers the object, as Reflect's does not.
+const { keys: keysOf, setPrototypeOf: setPrototypeOfList } = Object;
 const ROOT = Object.prototype as unknown as Plain;
+const ProxyOf = Proxy as unknown as new (target: Plain, handler: LazyObject) => Plain;
 
 /** Stands for a key that was deleted. */
 const GONE = Symbol("gone");
@@ -210,12 +212,9 @@ export function lazyEvent(
   base: number,
   innerShape: LazyShape | null,
 ): LazyObject {
-  return lazyAt([line, batch, base, 0, shape, innerShape, null, null, null, null, false]);
-}
-
-function lazyAt(lazy: LazyObject): LazyObject {
+  const lazy: LazyObject = [line, batch, base, 0, shape, innerShape, null, null, null, null, false];
   setPrototypeOf(lazy, TRAPS);
-  lazy[SELF] = new Proxy<Plain>({}, lazy as unknown as ProxyHandler<Plain>);
+  lazy[SELF] = new ProxyOf({}, lazy);
   return lazy;
 }
 
@@ -269,10 +268,13 @@ function openInner(lazy: LazyObject, slot: number, ends: Uint32Array): Plain {
   const line = lazy[LINE];
   const end = base + lengths.length;
   const batch = lazy[BATCH];
-  const inner = lazyAt([line, batch, end, start, shape, null, null, null, null, null, false]);
+  const inner: LazyObject = [line, batch, end, start, shape, null, null, null, null, null, false];
+  setPrototypeOf(inner, TRAPS);
+  const self = new ProxyOf({}, inner);
+  inner[SELF] = self;
   lazy[INNER_OBJECT] = inner;
-  lazy[INNER_SELF] = inner[SELF];
-  return inner[SELF] as Plain;
+  lazy[INNER_SELF] = self;
+  return self;
 }
 
 /** Makes the plain object of it; from then on nothing comes between it and the code. */
@@ -356,21 +358,92 @@ export function isNoPromise(answer: unknown, lazy: LazyObject): boolean {
   return find(lazy[TOUCHED], "then") < 0;
 }
 
-const NOTHING: readonly unknown[] = [];
+/** An array that no code of the transformation stands behind: what is put into it arrives. */
+export function newList<T>(): T[] {
+  return setPrototypeOfList([], null) as unknown as T[];
+}
+
+/** Stand for properties that were set: the next ones in the list of those; of the same keys as before. */
+const SET = "*";
+const SET_ALIKE = "&";
+const NOTHING: readonly unknown[] = newList();
+
+/** What events set of their properties, one after the other: how many keys, the keys and the values; or only those. */
+let sets = newList<unknown>();
+/** How much of that list counts: what could not be noted to its end is written over. */
+let setsLength = 0;
+let lastTouched = NOTHING;
+/** Characters of it, and after how many no more is noted, so that they do not fill the memory. */
+let setsTextLength = 0;
+const MAX_SETS_LENGTH = 300_000;
+
+/** What was set since this was asked for, as JSON. */
+export function takeSets(): string {
+  const taken = sets;
+  taken.length = setsLength;
+  startSets();
+  return stringify(taken);
+}
+
+export function startSets(): void {
+  sets = newList();
+  setsLength = 0;
+  setsTextLength = 0;
+  lastTouched = NOTHING;
+}
 
 /**
- * What was set of an event's properties, where the answer is the event itself and nothing else of it
- * was touched: each key and its value behind it, whatever that is. Null where more may differ, and
- * where the answer may be a promise.
+ * Ends an event as nearly all of them end: the answer is the event itself, of which nothing but
+ * properties was touched, and those hold texts, numbers and the like. What was set is noted, and the
+ * host writes it, where that costs little. Answers what became of the event; `""` and does nothing
+ * where more may differ, and where the answer may be a promise.
  */
-export function onlyTouched(answer: unknown, lazy: LazyObject): readonly unknown[] | null {
-  if (answer !== lazy[SELF] || lazy[TOUCHED] !== null || lazy[IS_SETTLED]) return null;
-  if (lazy[SHAPE].isOdd || ROOT["then"] !== undefined || ROOT["toJSON"] !== undefined) return null;
+export function endPlainly(answer: unknown, lazy: LazyObject): string {
+  if (answer !== lazy[SELF] || lazy[TOUCHED] !== null || lazy[IS_SETTLED]) return "";
+  if (lazy[SHAPE].isOdd || ROOT["then"] !== undefined || ROOT["toJSON"] !== undefined) return "";
   const inner = lazy[INNER_OBJECT];
-  if (inner === null) return NOTHING;
-  if (inner[IS_SETTLED] || inner[SHAPE].isOdd) return null;
+  if (inner === null) {
+    lazy[SELF] = null;
+    return "=";
+  }
+  if (inner[IS_SETTLED] || inner[SHAPE].isOdd || setsTextLength >= MAX_SETS_LENGTH) return "";
   const touched = inner[TOUCHED];
-  return touched === null ? NOTHING : touched;
+  if (touched === null) {
+    lazy[SELF] = null;
+    inner[SELF] = null;
+    return "=";
+  }
+  const { length } = touched;
+  let isLikeLast = length === lastTouched.length;
+  let textLength = 0;
+  for (let at = 0; at < length; at += 2) {
+    if (isLikeLast && touched[at] !== lastTouched[at]) isLikeLast = false;
+    const value = touched[at + 1];
+    const type = typeof value;
+    if (type === "string") textLength += (value as string).length;
+    else if (type !== "number" && type !== "boolean" && value !== null) return "";
+  }
+  let next = setsLength;
+  if (!isLikeLast) {
+    sets[next] = length / 2;
+    next += 1;
+    for (let at = 0; at < length; at += 2) {
+      const key = touched[at] as string;
+      textLength += key.length;
+      sets[next] = key;
+      next += 1;
+    }
+  }
+  for (let at = 1; at < length; at += 2) {
+    sets[next] = touched[at];
+    next += 1;
+  }
+  setsLength = next;
+  setsTextLength += textLength;
+  lastTouched = touched;
+  lazy[SELF] = null;
+  inner[SELF] = null;
+  return isLikeLast ? SET_ALIKE : SET;
 }
 
 /** Whether something writes its JSON itself, which a lazy object does not. */
