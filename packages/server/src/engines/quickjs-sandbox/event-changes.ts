@@ -7,6 +7,7 @@ import {
 } from "@hedgerow/core/transformations/plugin-event";
 import { HEAD, type ScannedLines, type Shape } from "./event-shapes.ts";
 import { ADDED, type TextChange } from "./sandbox-messages.ts";
+import { beginningOf } from "./value-places.ts";
 
 /** What the service says itself of transformations: kept out of the text of what they answer. */
 const SAID = [SUCCEEDED_PROPERTY, FAILED_PROPERTY];
@@ -185,24 +186,23 @@ class TextObject {
     const inner = shapes.shapeOf(numbers[this.#place + HEAD.innerShape]);
     const slot = shape?.slots.get("properties");
     if (shape === null || inner === null || slot === undefined) return null;
-    const ends = this.#place + HEAD.length;
-    const before = slot === 0 ? 0 : (numbers[ends + slot - 1] as number);
-    const start = before + 1 + (shape.lengths[slot] as number);
-    return new TextProperties(this.#line, numbers, ends + shape.keys.length, start, inner);
+    const places = this.#place + HEAD.length;
+    const start = beginningOf(numbers[places + 2 * slot] as number);
+    return new TextProperties(this.#line, numbers, places + 2 * shape.keys.length, start, inner);
   }
 }
 
 class TextProperties {
   readonly #line: string;
   readonly #numbers: Uint32Array;
-  readonly #ends: number;
+  readonly #places: number;
   readonly #start: number;
   readonly #shape: Shape;
 
-  constructor(line: string, numbers: Uint32Array, ends: number, start: number, shape: Shape) {
+  constructor(line: string, numbers: Uint32Array, places: number, start: number, shape: Shape) {
     this.#line = line;
     this.#numbers = numbers;
-    this.#ends = ends;
+    this.#places = places;
     this.#start = start;
     this.#shape = shape;
   }
@@ -220,25 +220,28 @@ class TextProperties {
     return true;
   }
 
+  #startOf(slot: number): number {
+    return beginningOf(this.#numbers[this.#places + 2 * slot] as number);
+  }
+
   #endOf(slot: number): number {
-    return this.#numbers[this.#ends + slot] as number;
+    return this.#numbers[this.#places + 2 * slot + 1] as number;
   }
 
   /** Where the key of a slot begins. */
   #beginOf(slot: number): number {
-    return (slot === 0 ? this.#start : this.#endOf(slot - 1)) + 1;
+    return this.#startOf(slot) - (this.#shape.lengths[slot] as number);
   }
 
   /** Those of some values that differ from its own. */
   changed(set: JsonObject): JsonObject {
-    const { slots, lengths } = this.#shape;
+    const { slots } = this.#shape;
     const kept: [string, Json][] = [];
     for (const [key, value] of Object.entries(set)) {
       if (FIXED.includes(key)) continue;
       const slot = slots.get(key);
       if (slot !== undefined) {
-        const from = this.#beginOf(slot) + (lengths[slot] as number);
-        const before = this.#line.slice(from, this.#endOf(slot));
+        const before = this.#line.slice(this.#startOf(slot), this.#endOf(slot));
         const text = JSON.stringify(value);
         if (text === before || text === canonical(before)) continue;
       }

@@ -3,6 +3,8 @@
  * the same keys nearly always. Tells where values stand in a text without reading it.
  */
 
+import { PLAIN_TEXT } from "./value-places.ts";
+
 /** What is known of a sequence of keys; `id` counts from 1. */
 export interface Shape {
   readonly id: number;
@@ -54,8 +56,8 @@ export const HEAD = { from: 0, to: 1, shape: 2, innerShape: 3, length: 4 } as co
 export interface ScannedLines {
   readonly lines: readonly string[];
   /**
-   * For each event the place of its numbers, then those: {@link HEAD}, then the end of each value of
-   * the event and of each of its properties, from the beginning of the line.
+   * For each event the place of its numbers, then those: {@link HEAD}, then where each value of the
+   * event and each of its properties begins and ends (`value-places.ts`) in the line.
    */
   readonly numbers: Uint32Array;
   /** Ids of its shapes are those of this table. */
@@ -72,9 +74,11 @@ export class ShapeTable {
   /** Room for numbers, used again and again, and how many of them are used. */
   #numbers = new Uint32Array(1024);
   #length = 0;
-  /** Of the event that is looked through: the keys of its properties, their ends, and where they end. */
+  /** Before it, the line that is looked through has nothing escaped. */
+  #plainUntil = 0;
+  /** Of that line: the keys of its properties, where their values stand, and where the object ends. */
   #inner: Step | null = null;
-  readonly #innerEnds = new Uint32Array(MAX_KEYS + 1);
+  readonly #innerPlaces = new Uint32Array(2 * MAX_KEYS + 2);
   #innerEnd = 0;
 
   get isFull(): boolean {
@@ -112,7 +116,7 @@ export class ShapeTable {
     let from = 0;
     for (let index = 0; index < lines.length; index += 1) {
       const line = lines[index] as string;
-      this.#makeRoom(HEAD.length + 2 * MAX_KEYS + 2);
+      this.#makeRoom(HEAD.length + 4 * MAX_KEYS + 4);
       const place = this.#length;
       this.#numbers[index] = place;
       this.#numbers[place + HEAD.from] = from;
@@ -134,6 +138,8 @@ export class ShapeTable {
     const ends = place + HEAD.length;
     this.#length = ends;
     this.#inner = null;
+    const escaped = line.indexOf("\\");
+    this.#plainUntil = escaped < 0 ? line.length : escaped;
     const step = this.#scanObject(this.#events, line, 0);
     const shape = step === null ? null : this.#shapeAt(step);
     this.#numbers[place + HEAD.shape] = shape?.id ?? 0;
@@ -145,17 +151,18 @@ export class ShapeTable {
     const innerShape = this.#inner === null ? null : this.#shapeAt(this.#inner);
     if (innerShape === null) return;
     this.#numbers[place + HEAD.innerShape] = innerShape.id;
-    const count = innerShape.keys.length;
-    for (let slot = 0; slot < count; slot += 1) {
-      this.#numbers[this.#length + slot] = this.#innerEnds[slot] as number;
+    const count = 2 * innerShape.keys.length;
+    for (let at = 0; at < count; at += 1) {
+      this.#numbers[this.#length + at] = this.#innerPlaces[at] as number;
     }
     this.#length += count;
   }
 
-  /** Notes the ends of an object's values; null where it is not plain. */
+  /** Notes where an object's values stand; null where it is not plain. */
   #scanObject(root: Step, text: string, start: number): Step | null {
     const isInner = root === this.#properties;
-    const numbers = isInner ? this.#innerEnds : this.#numbers;
+    const numbers = isInner ? this.#innerPlaces : this.#numbers;
+    const plainUntil = this.#plainUntil;
     let count = isInner ? 0 : this.#length;
     let step = root;
     let at = start + 1;
@@ -170,15 +177,17 @@ export class ShapeTable {
       step = next;
       at += step.literal.length;
       const first = text.charCodeAt(at);
+      numbers[count] = at;
       if (first === QUOTE) {
         const end = text.indexOf('"', at + 1);
+        if (end < plainUntil) numbers[count] = at + 1 + PLAIN_TEXT;
         at = text.charCodeAt(end - 1) === BACKSLASH ? endOfText(text, at) : end + 1;
       } else if (first === OPEN && !isInner && step.key === "properties") {
         this.#inner = this.#scanObject(this.#properties, text, at);
         at = this.#inner === null ? endOfValue(text, at) : this.#innerEnd;
       } else at = endOfValue(text, at);
-      numbers[count] = at;
-      count += 1;
+      numbers[count + 1] = at;
+      count += 2;
       const code = text.charCodeAt(at);
       if (code === COMMA) at += 1;
       else return code === CLOSE ? this.#endObject(step, isInner, count, at) : null;

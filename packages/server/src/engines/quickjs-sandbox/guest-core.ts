@@ -6,15 +6,15 @@
  */
 
 import {
-  type BatchEnds,
+  type BatchPlaces,
   endPlainly,
   isInnerSettled,
   isNoPromise,
   type LazyObject,
   type LazyShape,
   lazyEvent,
+  lazyShape,
   newList,
-  ODD_KEYS,
   release,
   SELF,
   startSets,
@@ -1012,20 +1012,10 @@ function report(name: string, work: () => unknown): void {
 /** The events of a batch, one behind the other, and where they and their values stand. */
 let batchText = "";
 let numbers = new Uint32Array();
-let batchEnds: BatchEnds = { ends: null };
+let batchPlaces: BatchPlaces = { places: null };
 let batchNumber = 0;
 const shapes = newList<LazyShape | undefined>();
 const Numbers = Uint32Array;
-
-function shapeOf(keys: string[], lengths: number[]): LazyShape {
-  const slots = { __proto__: null } as unknown as Record<string, number>;
-  for (let slot = 0; slot < keys.length; slot += 1) slots[keys[slot] as string] = slot;
-  let isOdd = false;
-  for (let at = 0; at < ODD_KEYS.length; at += 1) {
-    if (slots[ODD_KEYS[at] as string] !== undefined) isOdd = true;
-  }
-  return { keys, lengths, slots, isOdd };
-}
 
 /** Takes a batch, and keys that have not come before: `[first id, [keys, lengths]…]`. */
 function accept(text: string, buffer: ArrayBuffer, newShapes: string): void {
@@ -1035,12 +1025,12 @@ function accept(text: string, buffer: ArrayBuffer, newShapes: string): void {
   if (given[0] === 1) shapes.length = 0;
   for (let at = 1; at < given.length; at += 1) {
     const one = given[at] as [string[], number[]];
-    shapes[shapes.length === 0 ? 1 : shapes.length] = shapeOf(one[0], one[1]);
+    shapes[shapes.length === 0 ? 1 : shapes.length] = lazyShape(one[0], one[1]);
   }
-  batchEnds.ends = null;
+  batchPlaces.places = null;
   batchText = text;
   numbers = new Numbers(buffer);
-  batchEnds = { ends: numbers };
+  batchPlaces = { places: numbers };
   batchNumber += 1;
   isLogFull = false;
 }
@@ -1089,7 +1079,7 @@ function begin(index: number, tell: ((outcome: string) => void) | null): string 
       as = line;
     } else {
       const innerShape = shapes[numbers[place + 3] as number];
-      as = lazyEvent(shape, line, batchEnds, place + 4, innerShape ?? null);
+      as = lazyEvent(shape, line, batchPlaces, place + 4, innerShape ?? null);
       event = as[SELF];
     }
     givenArguments[0] = event;
@@ -1169,7 +1159,13 @@ function runOn(from: number, first: number): number {
     marks[1] = sinceMs;
     const ended = begin(index, null);
     if (ended === undefined) return awaited === null ? -1 : index;
-    note(ended);
+    // As `note` does, without calling it.
+    under = -1;
+    outcomes[outcomes.length] = ended;
+    outcomesLength += ended.length;
+    const at = now();
+    if (at - sinceMs >= LONG_MS) noteLong(index, at - sinceMs);
+    sinceMs = at;
   }
   marks[0] = -1;
   return -1;
@@ -1234,11 +1230,13 @@ function note(outcome: string): void {
   outcomes[outcomes.length] = outcome;
   outcomesLength += outcome.length;
   const at = now();
-  if (at - sinceMs >= LONG_MS) {
-    longs[longs.length] = index;
-    longs[longs.length] = at - sinceMs;
-  }
+  if (at - sinceMs >= LONG_MS) noteLong(index, at - sinceMs);
   sinceMs = at;
+}
+
+function noteLong(index: number, tookMs: number): void {
+  longs[longs.length] = index;
+  longs[longs.length] = tookMs;
 }
 
 /** Whatever settles from now on is told one by one. */

@@ -6,15 +6,15 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { tellChange } from "./event-changes.ts";
 import { HEAD, type Shape, ShapeTable } from "./event-shapes.ts";
-import { type LazyShape, lazyEvent, ODD_KEYS, release, SELF, writeAnswer } from "./guest-lazy.ts";
+import { type LazyShape, lazyEvent, lazyShape, release, SELF, writeAnswer } from "./guest-lazy.ts";
 import { createOutcomeReader } from "./sandbox-instance.ts";
+import { beginningOf, PLAIN_TEXT } from "./value-places.ts";
 
 type Plain = Record<string, unknown>;
 
 /** A shape as the guest knows it. */
 function known(shape: Shape): LazyShape {
-  const slots = Object.assign(Object.create(null), Object.fromEntries(shape.slots));
-  return { ...shape, slots, isOdd: ODD_KEYS.some((key) => shape.slots.has(key)) };
+  return lazyShape(shape.keys, shape.lengths);
 }
 
 /** An event as the guest is given it: lazy, since its keys have come before. */
@@ -27,7 +27,7 @@ function giveLazily(event: JsonObject) {
   const shape = shapes.shapeOf(scanned.numbers[place + HEAD.shape]);
   if (shape === null) return undefined;
   const inner = shapes.shapeOf(scanned.numbers[place + HEAD.innerShape]);
-  const batch = { ends: scanned.numbers };
+  const batch = { places: scanned.numbers };
   const lazy = lazyEvent(
     known(shape),
     line,
@@ -287,7 +287,7 @@ describe("lazy events", () => {
         perform(given.proxy, during);
         perform(plain, during);
         release(given.lazy);
-        given.batch.ends = null as never;
+        given.batch.places = null as never;
         expect(perform(given.proxy, later)).toEqual(perform(plain, later));
       }),
       { numRuns: 1_000 },
@@ -331,7 +331,7 @@ describe("lazy events", () => {
       shapes.shapeOf(scanned.numbers[place + at]),
     );
     if (!shape || !inner) throw new Error("it is not lazy");
-    const batch = { ends: scanned.numbers };
+    const batch = { places: scanned.numbers };
     const lazy = lazyEvent(known(shape), line, batch, place + HEAD.length, known(inner));
     const event = lazy[SELF] as Plain;
     expect(own(event)["list"]).toEqual([Number("12345678901234567891")]);
@@ -362,9 +362,13 @@ describe("lazy events", () => {
             const { properties } = JSON.parse(line) as { properties: JsonObject };
             expect(inner.keys).toEqual(Object.keys(properties));
             for (const [slot, key] of inner.keys.entries()) {
-              const end = numbers[place + HEAD.length + shape.keys.length + slot] ?? 0;
+              const at = place + HEAD.length + 2 * (shape.keys.length + slot);
+              const end = numbers[at + 1] ?? 0;
               const text = JSON.stringify(properties[key]);
-              expect(line.slice(end - text.length, end)).toBe(text);
+              expect(line.slice(beginningOf(numbers[at] ?? 0), end)).toBe(text);
+              const isPlainText = typeof properties[key] === "string" && !line.includes("\\");
+              if (isPlainText) expect(numbers[at]).toBeGreaterThan(PLAIN_TEXT);
+              if (text.includes("\\")) expect(numbers[at]).toBeLessThan(PLAIN_TEXT);
             }
           }
         },

@@ -7,22 +7,37 @@
  * reading a short text: hence arrays in the place of objects and maps, and loops written out.
  */
 
+import { beginningOf, PLAIN_TEXT } from "./value-places.ts";
+
 /** The keys of an object in their order, and how long each is as it stands in the text, colon included. */
 export interface LazyShape {
   readonly keys: readonly string[];
-  /** Where each key stands; without a prototype, and no map: nothing in between can be tampered with. */
-  readonly slots: Readonly<Record<string, number>>;
+  /**
+   * Where the place of each key's value is among those of its object: twice its slot. Without a
+   * prototype, and no map: nothing in between can be tampered with.
+   */
+  readonly places: Readonly<Record<string, number>>;
   readonly lengths: readonly number[];
   /** Whether there is a key by which promises, or what writes its JSON itself, are known. */
   readonly isOdd: boolean;
 }
 
 /** Keys that make a shape odd. */
-export const ODD_KEYS = ["then", "toJSON"];
+const ODD_KEYS = ["then", "toJSON"];
 
-/** Where values end in the texts of a batch; given up with the batch, since it takes much memory. */
-export interface BatchEnds {
-  ends: Uint32Array | null;
+export function lazyShape(keys: readonly string[], lengths: readonly number[]): LazyShape {
+  const places = { __proto__: null } as unknown as Record<string, number>;
+  for (let slot = 0; slot < keys.length; slot += 1) places[keys[slot] as string] = 2 * slot;
+  let isOdd = false;
+  for (let at = 0; at < ODD_KEYS.length; at += 1) {
+    if (places[ODD_KEYS[at] as string] !== undefined) isOdd = true;
+  }
+  return { keys, lengths, places, isOdd };
+}
+
+/** Where values stand in the texts of a batch; given up with the batch, since it takes much memory. */
+export interface BatchPlaces {
+  places: Uint32Array | null;
 }
 
 /**
@@ -33,12 +48,14 @@ export interface BatchEnds {
 export type LazyObject = [
   /** The line of its event. */
   line: string,
-  batch: BatchEnds,
-  /** Where in the ends of the batch its own begin. */
+  batch: BatchPlaces,
+  /** Where among the places of the batch its own begin. */
   base: number,
   /** Where it begins in the line: at 0 the event itself, elsewhere its properties. */
   start: number,
   shape: LazyShape,
+  /** Its {@link LazyShape.places}. */
+  places: Readonly<Record<string, number>>,
   /** The shape of an event's properties, where they are lazy themselves. */
   innerShape: LazyShape | null,
   /** Its proxy, as long as its event is under way. */
@@ -48,7 +65,7 @@ export type LazyObject = [
   innerSelf: Plain | null,
   /**
    * Keys that were set, deleted, or read as objects, which may have been changed inside; each with its
-   * value behind it ({@link GONE} where it was deleted).
+   * value behind it ({@link GONE} where it was deleted). An empty list once it is settled.
    */
   touched: unknown[] | null,
   isSettled: boolean,
@@ -59,12 +76,13 @@ const BATCH = 1;
 const BASE = 2;
 const START = 3;
 const SHAPE = 4;
-const INNER_SHAPE = 5;
-export const SELF = 6;
-const INNER_OBJECT = 7;
-const INNER_SELF = 8;
-const TOUCHED = 9;
-const IS_SETTLED = 10;
+const PLACES = 5;
+const INNER_SHAPE = 6;
+export const SELF = 7;
+const INNER_OBJECT = 8;
+const INNER_SELF = 9;
+const TOUCHED = 10;
+const IS_SETTLED = 11;
 
 type Plain = Record<PropertyKey, unknown>;
 
@@ -95,22 +113,22 @@ class Traps implements ProxyHandler<Plain> {
         return value === GONE ? get(target, key, receiver) : value;
       }
     }
-    const shape = lazy[SHAPE];
-    const slot = shape.slots[key as string];
-    if (slot === undefined) return get(target, key, receiver);
-    const { ends } = lazy[BATCH];
+    const place = lazy[PLACES][key as string];
+    if (place === undefined) return get(target, key, receiver);
+    const { places } = lazy[BATCH];
     if (key === INNER) {
       if (lazy[INNER_SELF] !== null) return lazy[INNER_SELF];
-      if (lazy[INNER_SHAPE] !== null && ends !== null) return openInner(lazy, slot, ends);
+      if (lazy[INNER_SHAPE] !== null && places !== null) return openInner(lazy, place, places);
     }
-    if (ends === null) {
+    if (places === null) {
       settle(lazy, target);
       return get(target, key, receiver);
     }
-    const end = lazy[BASE] + slot;
-    const before = slot === 0 ? lazy[START] : (ends[end - 1] as number);
-    const start = before + 1 + (shape.lengths[slot] as number);
-    const value = parse(lazy[LINE].substring(start, ends[end]));
+    const at = lazy[BASE] + place;
+    const start = places[at] as number;
+    const end = places[at + 1] as number;
+    if (start >= PLAIN_TEXT) return lazy[LINE].substring(start - PLAIN_TEXT, end - 1);
+    const value = parse(lazy[LINE].substring(start, end));
     if (typeof value !== "object" || value === null) return value;
     if (note(lazy, key, value)) return value;
     settle(lazy, target);
@@ -138,7 +156,7 @@ class Traps implements ProxyHandler<Plain> {
         }
       }
       if (
-        lazy[SHAPE].slots[key] !== undefined ||
+        lazy[PLACES][key] !== undefined ||
         // The plain object would order a key that begins with a digit by its number.
         (!(key < ":" && key >= "0") && !(key in target))
       ) {
@@ -161,7 +179,7 @@ class Traps implements ProxyHandler<Plain> {
       (touched as unknown[])[at + 1] = GONE;
       return true;
     }
-    if (lazy[SHAPE].slots[key as string] !== undefined) {
+    if (lazy[PLACES][key as string] !== undefined) {
       if (note(lazy, key, GONE)) return true;
       settle(lazy, target);
     }
@@ -208,11 +226,24 @@ const NO_TRAPS = Object.create(null) as object;
 export function lazyEvent(
   shape: LazyShape,
   line: string,
-  batch: BatchEnds,
+  batch: BatchPlaces,
   base: number,
   innerShape: LazyShape | null,
 ): LazyObject {
-  const lazy: LazyObject = [line, batch, base, 0, shape, innerShape, null, null, null, null, false];
+  const lazy: LazyObject = [
+    line,
+    batch,
+    base,
+    0,
+    shape,
+    shape.places,
+    innerShape,
+    null,
+    null,
+    null,
+    null,
+    false,
+  ];
   setPrototypeOf(lazy, TRAPS);
   lazy[SELF] = new ProxyOf({}, lazy);
   return lazy;
@@ -243,32 +274,38 @@ function isOwn(lazy: LazyObject, key: PropertyKey): boolean {
   const touched = lazy[TOUCHED];
   const at = find(touched, key);
   if (at >= 0) return (touched as unknown[])[at + 1] !== GONE;
-  return lazy[SHAPE].slots[key as string] !== undefined;
+  return lazy[PLACES][key as string] !== undefined;
 }
 
-/** Where the value of a slot begins. */
-function startOf(lazy: LazyObject, slot: number): number {
-  const length = lazy[SHAPE].lengths[slot] as number;
-  if (slot === 0) return lazy[START] + 1 + length;
-  return ((lazy[BATCH].ends as Uint32Array)[lazy[BASE] + slot - 1] as number) + 1 + length;
+/** Where a value begins. */
+function startOf(lazy: LazyObject, place: number): number {
+  return beginningOf((lazy[BATCH].places as Uint32Array)[lazy[BASE] + place] as number);
 }
 
-function textOfSlot(lazy: LazyObject, slot: number): string {
-  const ends = lazy[BATCH].ends as Uint32Array;
-  return lazy[LINE].substring(startOf(lazy, slot), ends[lazy[BASE] + slot]);
+function textOfPlace(lazy: LazyObject, place: number): string {
+  const places = lazy[BATCH].places as Uint32Array;
+  return lazy[LINE].substring(startOf(lazy, place), places[lazy[BASE] + place + 1]);
 }
 
 /** Makes the lazy object of an event's properties, whose shape is known. */
-function openInner(lazy: LazyObject, slot: number, ends: Uint32Array): Plain {
-  const { lengths } = lazy[SHAPE];
+function openInner(lazy: LazyObject, place: number, places: Uint32Array): Plain {
   const base = lazy[BASE];
-  const before = slot === 0 ? 0 : (ends[base + slot - 1] as number);
-  const start = before + 1 + (lengths[slot] as number);
+  const start = places[base + place] as number;
   const shape = lazy[INNER_SHAPE] as LazyShape;
-  const line = lazy[LINE];
-  const end = base + lengths.length;
-  const batch = lazy[BATCH];
-  const inner: LazyObject = [line, batch, end, start, shape, null, null, null, null, null, false];
+  const inner: LazyObject = [
+    lazy[LINE],
+    lazy[BATCH],
+    base + 2 * lazy[SHAPE].lengths.length,
+    start,
+    shape,
+    shape.places,
+    null,
+    null,
+    null,
+    null,
+    null,
+    false,
+  ];
   setPrototypeOf(inner, TRAPS);
   const self = new ProxyOf({}, inner);
   inner[SELF] = self;
@@ -281,9 +318,9 @@ function openInner(lazy: LazyObject, slot: number, ends: Uint32Array): Plain {
 function settle(lazy: LazyObject, target: Plain): void {
   if (lazy[IS_SETTLED]) return;
   const touched = lazy[TOUCHED];
-  const { ends } = lazy[BATCH];
-  const { keys, slots } = lazy[SHAPE];
-  const isInnerLazy = lazy[START] === 0 && lazy[INNER_SHAPE] !== null && ends !== null;
+  const { places } = lazy[BATCH];
+  const { keys } = lazy[SHAPE];
+  const isInnerLazy = lazy[START] === 0 && lazy[INNER_SHAPE] !== null && places !== null;
   const plain = plainOf(lazy);
   for (let slot = 0; slot < keys.length; slot += 1) {
     const key = keys[slot] as string;
@@ -292,18 +329,18 @@ function settle(lazy: LazyObject, target: Plain): void {
       const value = (touched as unknown[])[at + 1];
       if (value !== GONE) put(target, key, value);
     } else if (key === INNER && lazy[INNER_SELF] !== null) put(target, key, lazy[INNER_SELF]);
-    else if (key === INNER && isInnerLazy) put(target, key, openInner(lazy, slot, ends));
+    else if (key === INNER && isInnerLazy) put(target, key, openInner(lazy, 2 * slot, places));
     else put(target, key, plain[key]);
   }
   if (touched !== null) {
     for (let at = 0; at < touched.length; at += 2) {
       const key = touched[at] as string;
       const value = touched[at + 1];
-      if (value !== GONE && slots[key] === undefined) put(target, key, value);
+      if (value !== GONE && lazy[PLACES][key] === undefined) put(target, key, value);
     }
   }
   lazy[IS_SETTLED] = true;
-  lazy[TOUCHED] = null;
+  lazy[TOUCHED] = newList();
   setPrototypeOf(lazy, NO_TRAPS);
 }
 
@@ -312,17 +349,17 @@ function plainOf(lazy: LazyObject): Plain {
   const line = lazy[LINE];
   const base = lazy[BASE];
   const start = lazy[START];
-  const { ends } = lazy[BATCH];
-  const { keys, slots } = lazy[SHAPE];
+  const { places } = lazy[BATCH];
+  const { keys } = lazy[SHAPE];
   if (start === 0) {
-    const slot = slots[INNER];
-    if (lazy[INNER_SHAPE] === null || ends === null || slot === undefined) return parse(line);
-    const rest = line.substring(ends[base + slot] as number);
-    return parse(`${line.substring(0, startOf(lazy, slot))}0${rest}`);
+    const place = lazy[PLACES][INNER];
+    if (lazy[INNER_SHAPE] === null || places === null || place === undefined) return parse(line);
+    const rest = line.substring(places[base + place + 1] as number);
+    return parse(`${line.substring(0, startOf(lazy, place))}0${rest}`);
   }
   // Its place is known no more: it lies in its event.
-  if (ends === null) return parse(line)[INNER];
-  const last = keys.length === 0 ? start + 1 : (ends[base + keys.length - 1] as number);
+  if (places === null) return parse(line)[INNER];
+  const last = keys.length === 0 ? start + 1 : (places[base + 2 * keys.length - 1] as number);
   return parse(line.substring(start, last + 1));
 }
 
@@ -399,14 +436,13 @@ export function startSets(): void {
  * where more may differ, and where the answer may be a promise.
  */
 export function endPlainly(answer: unknown, lazy: LazyObject): string {
-  if (answer !== lazy[SELF] || lazy[TOUCHED] !== null || lazy[IS_SETTLED]) return "";
-  if (lazy[SHAPE].isOdd || ROOT["then"] !== undefined || ROOT["toJSON"] !== undefined) return "";
+  if (answer !== lazy[SELF] || lazy[TOUCHED] !== null) return "";
+  if (ROOT["then"] !== undefined || ROOT["toJSON"] !== undefined) return "";
   const inner = lazy[INNER_OBJECT];
   if (inner === null) {
     lazy[SELF] = null;
     return "=";
   }
-  if (inner[IS_SETTLED] || inner[SHAPE].isOdd || setsTextLength >= MAX_SETS_LENGTH) return "";
   const touched = inner[TOUCHED];
   if (touched === null) {
     lazy[SELF] = null;
@@ -414,36 +450,52 @@ export function endPlainly(answer: unknown, lazy: LazyObject): string {
     return "=";
   }
   const { length } = touched;
+  // Settled, or too much to be kept.
+  if (length === 0 || setsTextLength >= MAX_SETS_LENGTH) return "";
   let isLikeLast = length === lastTouched.length;
-  let textLength = 0;
   for (let at = 0; at < length; at += 2) {
     if (isLikeLast && touched[at] !== lastTouched[at]) isLikeLast = false;
     const value = touched[at + 1];
-    const type = typeof value;
-    if (type === "string") textLength += (value as string).length;
-    else if (type !== "number" && type !== "boolean" && value !== null) return "";
+    if (typeof value === "string") setsTextLength += value.length;
+    else if (typeof value !== "number" && value !== true && value !== false && value !== null) {
+      return "";
+    }
   }
   let next = setsLength;
-  if (!isLikeLast) {
-    sets[next] = length / 2;
-    next += 1;
-    for (let at = 0; at < length; at += 2) {
-      const key = touched[at] as string;
-      textLength += key.length;
-      sets[next] = key;
+  if (isLikeLast) {
+    if (length === 2) {
+      sets[next] = touched[1];
       next += 1;
+    } else {
+      for (let at = 1; at < length; at += 2) {
+        sets[next] = touched[at];
+        next += 1;
+      }
     }
+  } else next = noteWithKeys(touched, next);
+  setsLength = next;
+  lastTouched = touched;
+  lazy[SELF] = null;
+  inner[SELF] = null;
+  return isLikeLast ? SET_ALIKE : SET;
+}
+
+function noteWithKeys(touched: readonly unknown[], from: number): number {
+  const { length } = touched;
+  let next = from;
+  sets[next] = length / 2;
+  next += 1;
+  for (let at = 0; at < length; at += 2) {
+    const key = touched[at] as string;
+    setsTextLength += key.length;
+    sets[next] = key;
+    next += 1;
   }
   for (let at = 1; at < length; at += 2) {
     sets[next] = touched[at];
     next += 1;
   }
-  setsLength = next;
-  setsTextLength += textLength;
-  lastTouched = touched;
-  lazy[SELF] = null;
-  inner[SELF] = null;
-  return isLikeLast ? SET_ALIKE : SET;
+  return next;
 }
 
 /** Whether something writes its JSON itself, which a lazy object does not. */
@@ -509,20 +561,19 @@ export function writeWhole(answer: Plain): string {
 function writeChanges(lazy: LazyObject, set: string, gone: string): string {
   const touched = lazy[TOUCHED];
   if (touched === null) return "";
-  const { slots } = lazy[SHAPE];
   let setTexts = "";
   let goneTexts = "";
   for (let at = 0; at < touched.length; at += 2) {
     const key = touched[at] as string;
     if (lazy[INNER_OBJECT] !== null && key === INNER) continue;
     const value = touched[at + 1];
-    const slot = slots[key];
+    const place = lazy[PLACES][key];
     const text = value === GONE ? undefined : textOf(value);
     if (text === undefined) {
-      if (slot === undefined) continue;
+      if (place === undefined) continue;
       goneTexts = goneTexts === "" ? stringify(key) : `${goneTexts},${stringify(key)}`;
-    } else if (slot === undefined || text !== textOfSlot(lazy, slot)) {
-      const name = slot === undefined ? keyText(key) : literalOf(lazy, slot);
+    } else if (place === undefined || text !== textOfPlace(lazy, place)) {
+      const name = place === undefined ? keyText(key) : literalOf(lazy, place);
       setTexts = setTexts === "" ? name + text : `${setTexts},${name}${text}`;
     }
   }
@@ -538,10 +589,10 @@ function textOf(value: unknown): string | undefined {
   return stringify(value);
 }
 
-/** The key of a slot as it stands in the text, with its colon. */
-function literalOf(lazy: LazyObject, slot: number): string {
-  const end = startOf(lazy, slot);
-  return lazy[LINE].substring(end - (lazy[SHAPE].lengths[slot] as number), end);
+/** The key of a value as it stands in the text, with its colon. */
+function literalOf(lazy: LazyObject, place: number): string {
+  const end = startOf(lazy, place);
+  return lazy[LINE].substring(end - (lazy[SHAPE].lengths[place / 2] as number), end);
 }
 
 /** Keys that were added, as JSON with a colon: transformations add the same ones again and again. */
