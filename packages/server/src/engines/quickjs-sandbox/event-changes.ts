@@ -53,7 +53,10 @@ export function tellChange(text: string, scanned: ScannedLines, index: number): 
   if (properties === null) return tell({ e, f, p, q }, "");
   const set = p === undefined ? undefined : properties.changed(p);
   const gone = q?.filter((key) => !FIXED.includes(key));
-  return tell({ e, f, p: set, q: gone }, properties.with(set ?? {}, gone ?? []));
+  const texts = Object.fromEntries(
+    Object.entries(set ?? {}).map(([key, value]) => [key, JSON.stringify(value)]),
+  );
+  return tell({ e, f, p: set, q: gone }, properties.with(texts, gone ?? []));
 }
 
 /** How what the guest tells begins where it is the next that its list of sets has; of the same keys. */
@@ -69,6 +72,8 @@ export class ToldSets {
   readonly #list: readonly Json[];
   #at = 0;
   #keys: readonly string[] = [];
+  /** The last values, as JSON. */
+  readonly #texts: string[] = [];
   /** The keys as they stand in JSON, with their colon. */
   #literals: readonly string[] = [];
   /** Whether they may be told as they are: none comes twice or is put in order by its number. */
@@ -96,11 +101,14 @@ export class ToldSets {
     for (let index = 0; index < literals.length; index += 1) {
       const value = this.#list[this.#at];
       this.#at += 1;
-      if (value === undefined || (typeof value === "object" && value !== null)) {
+      const type = typeof value;
+      if (type !== "string" && type !== "boolean" && value !== null && !Number.isFinite(value)) {
         throw new TypeError("no such value was told");
       }
+      const valueText = typeof value === "string" ? JSON.stringify(value) : String(value);
+      this.#texts[index] = valueText;
       text += index === 0 ? literals[index] : `,${literals[index]}`;
-      text += typeof value === "string" ? JSON.stringify(value) : String(value);
+      text += valueText;
     }
     return `${text}}}`;
   }
@@ -115,8 +123,25 @@ export class ToldSets {
         this.#isLacking = shape !== null && this.#keys.every((key) => !shape.slots.has(key));
       }
       if (this.#isLacking) return `${text}\n${ADDED}`;
+      const { properties } = new TextObject(scanned.lines[index] ?? "", scanned, index);
+      if (properties !== null) return this.#tellChanged(properties);
     }
     return tellChange(text, scanned, index);
+  }
+
+  /** What `tellChange` tells, without reading the change and writing it again. */
+  #tellChanged(properties: TextProperties): string {
+    const texts: Record<string, string> = {};
+    let members = "";
+    for (let index = 0; index < this.#keys.length; index += 1) {
+      const key = this.#keys[index] as string;
+      const text = this.#texts[index] as string;
+      if (!properties.differs(key, text)) continue;
+      texts[key] = text;
+      members += `${members === "" ? "" : ","}${this.#literals[index]}${text}`;
+    }
+    if (members === "") return "=";
+    return `${ONLY_PROPERTIES}${members}}}\n${properties.with(texts, [])}`;
   }
 
   #takeKeys(): void {
@@ -235,23 +260,23 @@ class TextProperties {
 
   /** Those of some values that differ from its own. */
   changed(set: JsonObject): JsonObject {
-    const { slots } = this.#shape;
-    const kept: [string, Json][] = [];
-    for (const [key, value] of Object.entries(set)) {
-      if (FIXED.includes(key)) continue;
-      const slot = slots.get(key);
-      if (slot !== undefined) {
-        const before = this.#line.slice(this.#startOf(slot), this.#endOf(slot));
-        const text = JSON.stringify(value);
-        if (text === before || text === canonical(before)) continue;
-      }
-      kept.push([key, value]);
-    }
-    return Object.fromEntries(kept);
+    return Object.fromEntries(
+      Object.entries(set).filter(
+        ([key, value]) => !FIXED.includes(key) && this.differs(key, JSON.stringify(value)),
+      ),
+    );
   }
 
-  /** Its text with some values set and some left out. */
-  with(set: JsonObject, gone: readonly string[]): string {
+  /** Whether a value, given as JSON, differs from its own. */
+  differs(key: string, text: string): boolean {
+    const slot = this.#shape.slots.get(key);
+    if (slot === undefined) return true;
+    const before = this.#line.slice(this.#startOf(slot), this.#endOf(slot));
+    return text !== before && text !== canonical(before);
+  }
+
+  /** Its text with some values set, which are given as JSON, and some left out. */
+  with(set: Readonly<Record<string, string>>, gone: readonly string[]): string {
     const { slots, keys, lengths } = this.#shape;
     const touched: number[] = [];
     const note = (key: string) => {
@@ -275,11 +300,11 @@ class TextProperties {
       if (!Object.hasOwn(set, key)) continue;
       const from = this.#beginOf(slot);
       const literal = this.#line.slice(from, from + (lengths[slot] as number));
-      pieces.push(literal + JSON.stringify(set[key]));
+      pieces.push(`${literal}${set[key]}`);
     }
     take(keys.length);
     for (const key in set) {
-      if (!slots.has(key)) pieces.push(`${JSON.stringify(key)}:${JSON.stringify(set[key])}`);
+      if (!slots.has(key)) pieces.push(`${JSON.stringify(key)}:${set[key]}`);
     }
     return `{${pieces.join(",")}}`;
   }

@@ -1,12 +1,26 @@
 import { encodeJson } from "@hedgerow/core/exact-json";
 import { extendJsonText } from "@hedgerow/core/extend-json";
 import type { Json, JsonObject } from "@hedgerow/core/json";
-import { type EventChange, eventAfter } from "@hedgerow/core/transformations/plugin-event";
+import {
+  type EventChange,
+  eventAfter,
+  FAILED_PROPERTY,
+} from "@hedgerow/core/transformations/plugin-event";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { tellChange } from "./event-changes.ts";
+import { SET, SET_ALIKE, ToldSets, tellChange } from "./event-changes.ts";
 import { HEAD, type Shape, ShapeTable } from "./event-shapes.ts";
-import { type LazyShape, lazyEvent, lazyShape, release, SELF, writeAnswer } from "./guest-lazy.ts";
+import {
+  endPlainly,
+  type LazyShape,
+  lazyEvent,
+  lazyShape,
+  release,
+  SELF,
+  startSets,
+  takeSets,
+  writeAnswer,
+} from "./guest-lazy.ts";
 import { createOutcomeReader } from "./sandbox-instance.ts";
 import { beginningOf, PLAIN_TEXT } from "./value-places.ts";
 
@@ -292,6 +306,96 @@ describe("lazy events", () => {
       }),
       { numRuns: 1_000 },
     );
+  });
+
+  it("[TS-30] are told the same in the list of a run and one by one", () => {
+    const fewKeys = fc.constantFrom(
+      "a",
+      "b",
+      "$set",
+      "ü",
+      "toJSON",
+      "then",
+      "7",
+      FAILED_PROPERTY,
+      "x",
+    );
+    const fewValues = fc.oneof(
+      fc.string({ unit: "binary" }),
+      fc.double(),
+      fc.constantFrom<unknown>(null, true, "\u001e", "\ud800", -0, 1e21, {}, undefined, 5n),
+    );
+    const acts = fc.record<Act>({
+      name: fc.constantFrom("set", "set", "set", "read", "delete", "readField", "setField", "keys"),
+      key: fewKeys,
+      value: fewValues,
+    });
+    const given = fc.record({ properties: jsonObjects, all: fc.array(acts, { maxLength: 4 }) });
+    let listed = 0;
+    fc.assert(
+      fc.property(fc.array(given, { minLength: 1, maxLength: 6 }), (events) => {
+        startSets();
+        const told: { readonly text: string; readonly expected: string; readonly at: number }[] =
+          [];
+        const places = events.map(({ properties, all }, at) => {
+          const before: JsonObject = { uuid: "u", event: "e", distinct_id: "d", properties };
+          const [listedOne, other] = [giveLazily(before), giveLazily(before)];
+          if (listedOne === undefined || other === undefined) throw new Error("it is not lazy");
+          for (const { name, key, value } of all) {
+            for (const { proxy } of [listedOne, other]) {
+              // A text is set as it is given: there is no JSON of some.
+              DEEDS[name]?.(proxy, key, value);
+            }
+          }
+          const text = endPlainly(listedOne.proxy, listedOne.lazy);
+          if (text === "") return listedOne;
+          const written = writeAnswer(other.proxy, other.lazy);
+          const expected = written === "=" ? written : tellChange(written, other.scanned, 1);
+          told.push({ text, expected, at });
+          return listedOne;
+        });
+        const sets = new ToldSets(takeSets());
+        for (const { text, expected, at } of told) {
+          const { scanned } = places[at] as (typeof places)[number];
+          if (text !== SET && text !== SET_ALIKE) expect(text).toBe(expected);
+          else {
+            listed += 1;
+            expect(sets.tell(sets.next(text), scanned, 1)).toBe(expected);
+          }
+        }
+      }),
+      { numRuns: 1_000 },
+    );
+    expect(listed).toBeGreaterThan(200);
+  });
+
+  it.each([
+    ["nothing", ""],
+    ["no list", "{}"],
+    ["an empty list", "[]"],
+    ["no number of keys", '["a","b",1]'],
+    ["less than nothing", '[-1,"a",1]'],
+    ["a part of a key", '[0.5,"a",1]'],
+    ["more keys than there are", '[9,"a",1]'],
+    ["keys that are none", "[1,2,3]"],
+    ["no value", '[1,"a"]'],
+    ["a value that holds others", '[1,"a",{"b":1}]'],
+    ["a number without end", '[1,"a",1e999]'],
+  ])("[TS-33] are not read from a list that is forged: %s", (_, text) => {
+    expect(() => new ToldSets(text).next(SET)).toThrow(TypeError);
+    expect(() => new ToldSets(text).next(SET_ALIKE)).toThrow(TypeError);
+  });
+
+  it.each([
+    ["keys twice", '[2,"b","b",1,2]', '~{"p":{"b":2}}\n{"a":1,"b":2}'],
+    ["a key in the order of numbers", '[2,"b","7",1,2]', '~{"p":{"7":2,"b":1}}'],
+    ["a key of its own", '[1,"a",2]', '~{"p":{"a":2}}\n{"a":2}'],
+    ["what no transformation changes", `[1,"${FAILED_PROPERTY}",2]`, "="],
+  ])("[TS-33] are told as whoever reads them takes them: %s", (_, text, expected) => {
+    const given = giveLazily({ event: "e", properties: { a: 1 } });
+    if (given === undefined) throw new Error("it is not lazy");
+    const sets = new ToldSets(text);
+    expect(sets.tell(sets.next(SET), given.scanned, 1)).toContain(expected);
   });
 
   it("[TS-30] are told as unchanged where they are", () => {
