@@ -65,16 +65,17 @@ export const SET_ALIKE = "&";
 
 /**
  * What the events of a run set of their properties, where texts, numbers and the like are all: a list
- * of how many keys, the keys and the values; or of the values alone where the keys are those of the
- * event before. Taken for what anybody may have written.
+ * of how many keys, the keys and the values, `[]` for what was deleted; or of the values alone where
+ * the keys are those of the event before. Taken for what anybody may have written.
  */
 export class ToldSets {
   readonly #list: readonly Json[];
   #at = 0;
   #keys: readonly string[] = [];
-  /** The last values, as JSON. */
+  /** The last values as JSON, `""` for those that are gone; and whether none is. */
   readonly #texts: string[] = [];
-  /** The keys as they stand in JSON, with their colon. */
+  #isAllSet = false;
+  /** The keys as JSON. */
   #literals: readonly string[] = [];
   /** Whether they may be told as they are: none comes twice or is put in order by its number. */
   #arePlain = false;
@@ -95,22 +96,20 @@ export class ToldSets {
   /** The next change as `tellChange` reads it; throws where there is none. */
   next(kind: typeof SET | typeof SET_ALIKE): string {
     if (kind === SET) this.#takeKeys();
-    const literals = this.#literals;
-    if (literals.length === 0) throw new TypeError("no keys were told");
-    let text = ONLY_PROPERTIES;
-    for (let index = 0; index < literals.length; index += 1) {
-      const value = this.#list[this.#at];
+    const count = this.#keys.length;
+    if (count === 0) throw new TypeError("no keys were told");
+    let members = "";
+    let gone = "";
+    for (let index = 0; index < count; index += 1) {
+      const text = textOf(this.#list[this.#at]);
       this.#at += 1;
-      const type = typeof value;
-      if (type !== "string" && type !== "boolean" && value !== null && !Number.isFinite(value)) {
-        throw new TypeError("no such value was told");
-      }
-      const valueText = typeof value === "string" ? JSON.stringify(value) : String(value);
-      this.#texts[index] = valueText;
-      text += index === 0 ? literals[index] : `,${literals[index]}`;
-      text += valueText;
+      this.#texts[index] = text;
+      const key = this.#literals[index] as string;
+      if (text !== "") members += `${members === "" ? "" : ","}${key}:${text}`;
+      else gone += `${gone === "" ? "" : ","}${key}`;
     }
-    return `${text}}}`;
+    this.#isAllSet = gone === "";
+    return changeOf(members, gone);
   }
 
   /** The last change as the main thread is told it. */
@@ -122,7 +121,7 @@ export class ToldSets {
         this.#shape = shape;
         this.#isLacking = shape !== null && this.#keys.every((key) => !shape.slots.has(key));
       }
-      if (this.#isLacking) return `${text}\n${ADDED}`;
+      if (this.#isLacking && this.#isAllSet) return `${text}\n${ADDED}`;
       const { properties } = new TextObject(scanned.lines[index] ?? "", scanned, index);
       if (properties !== null) return this.#tellChanged(properties);
     }
@@ -132,16 +131,23 @@ export class ToldSets {
   /** What `tellChange` tells, without reading the change and writing it again. */
   #tellChanged(properties: TextProperties): string {
     const texts: Record<string, string> = {};
+    const goneKeys: string[] = [];
     let members = "";
+    let gone = "";
     for (let index = 0; index < this.#keys.length; index += 1) {
       const key = this.#keys[index] as string;
       const text = this.#texts[index] as string;
-      if (!properties.differs(key, text)) continue;
-      texts[key] = text;
-      members += `${members === "" ? "" : ","}${this.#literals[index]}${text}`;
+      const literal = this.#literals[index] as string;
+      if (text === "") {
+        goneKeys.push(key);
+        gone += `${gone === "" ? "" : ","}${literal}`;
+      } else if (properties.differs(key, text)) {
+        texts[key] = text;
+        members += `${members === "" ? "" : ","}${literal}:${text}`;
+      }
     }
-    if (members === "") return "=";
-    return `${ONLY_PROPERTIES}${members}}}\n${properties.with(texts, [])}`;
+    if (members === "" && gone === "") return "=";
+    return `${changeOf(members, gone)}\n${properties.with(texts, goneKeys)}`;
   }
 
   #takeKeys(): void {
@@ -152,13 +158,26 @@ export class ToldSets {
     }
     this.#at += 1 + count;
     this.#keys = keys;
-    this.#literals = keys.map((key) => `${JSON.stringify(key)}:`);
+    this.#literals = keys.map((key) => JSON.stringify(key));
     this.#arePlain =
       new Set(keys).size === count &&
       keys.every((key) => !FIXED.includes(key) && !/^\d/.test(key) && key !== "__proto__");
     this.#shape = null;
     this.#isLacking = false;
   }
+}
+
+/** A value of the list as JSON, `""` where it stands for none; throws where it is no such value. */
+function textOf(value: Json | undefined): string {
+  if (typeof value === "string") return JSON.stringify(value);
+  if (typeof value === "boolean" || value === null || Number.isFinite(value)) return String(value);
+  if (Array.isArray(value) && value.length === 0) return "";
+  throw new TypeError("no such value was told");
+}
+
+function changeOf(members: string, gone: string): string {
+  if (gone === "") return `${ONLY_PROPERTIES}${members}}}`;
+  return members === "" ? `~{"q":[${gone}]}` : `${ONLY_PROPERTIES}${members}},"q":[${gone}]}`;
 }
 
 function tell(

@@ -404,13 +404,16 @@ export function newList<T>(): T[] {
 const SET = "*";
 const SET_ALIKE = "&";
 const NOTHING: readonly unknown[] = newList();
+/** Stands in that list for a property that was deleted. */
+const NO_VALUE: readonly unknown[] = newList();
 
 /** What events set of their properties, one after the other: how many keys, the keys and the values; or only those. */
 let sets = newList<unknown>();
 /** How much of that list counts: what could not be noted to its end is written over. */
 let setsLength = 0;
 let lastTouched = NOTHING;
-/** Characters of it, and after how many no more is noted, so that they do not fill the memory. */
+let lastKeysLength = 0;
+/** Characters that are made of it, and after how many no more is noted, so that they do not fill the memory. */
 let setsTextLength = 0;
 const MAX_SETS_LENGTH = 300_000;
 
@@ -431,7 +434,7 @@ export function startSets(): void {
 
 /**
  * Ends an event as nearly all of them end: the answer is the event itself, of which nothing but
- * properties was touched, and those hold texts, numbers and the like. What was set is noted, and the
+ * properties was touched, and those hold texts, numbers and the like or are gone. That is noted, and the
  * host writes it, where that costs little. Answers what became of the event; `""` and does nothing
  * where more may differ, and where the answer may be a promise.
  */
@@ -454,25 +457,23 @@ export function endPlainly(answer: unknown, lazy: LazyObject): string {
   if (length === 0 || setsTextLength >= MAX_SETS_LENGTH) return "";
   let isLikeLast = length === lastTouched.length;
   for (let at = 0; at < length; at += 2) {
-    if (isLikeLast && touched[at] !== lastTouched[at]) isLikeLast = false;
+    const key = touched[at] as string;
+    if (isLikeLast && key !== lastTouched[at]) isLikeLast = false;
     const value = touched[at + 1];
     if (typeof value === "string") setsTextLength += value.length;
     else if (typeof value !== "number" && value !== true && value !== false && value !== null) {
-      return "";
+      // What was deleted that was not there before is told by nobody.
+      if (value !== GONE || inner[PLACES][key] === undefined) return "";
     }
   }
   let next = setsLength;
-  if (isLikeLast) {
-    if (length === 2) {
-      sets[next] = touched[1];
-      next += 1;
-    } else {
-      for (let at = 1; at < length; at += 2) {
-        sets[next] = touched[at];
-        next += 1;
-      }
-    }
-  } else next = noteWithKeys(touched, next);
+  if (!isLikeLast) next = noteKeys(touched, next);
+  setsTextLength += lastKeysLength;
+  for (let at = 1; at < length; at += 2) {
+    const value = touched[at];
+    sets[next] = value === GONE ? NO_VALUE : value;
+    next += 1;
+  }
   setsLength = next;
   lastTouched = touched;
   lazy[SELF] = null;
@@ -480,19 +481,16 @@ export function endPlainly(answer: unknown, lazy: LazyObject): string {
   return isLikeLast ? SET_ALIKE : SET;
 }
 
-function noteWithKeys(touched: readonly unknown[], from: number): number {
+function noteKeys(touched: readonly unknown[], from: number): number {
   const { length } = touched;
   let next = from;
+  lastKeysLength = 0;
   sets[next] = length / 2;
   next += 1;
   for (let at = 0; at < length; at += 2) {
     const key = touched[at] as string;
-    setsTextLength += key.length;
+    lastKeysLength += key.length;
     sets[next] = key;
-    next += 1;
-  }
-  for (let at = 1; at < length; at += 2) {
-    sets[next] = touched[at];
     next += 1;
   }
   return next;

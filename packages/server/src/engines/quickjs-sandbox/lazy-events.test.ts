@@ -61,6 +61,17 @@ export async function processEvent(event) {
   }
 }`;
 
+/** The same in each way to answer. */
+const WAYS = {
+  promises: DEEDS,
+  "the event at once": DEEDS.replace("export async", "export").replace("await null", "null"),
+  "what is like a promise": `${DEEDS.replace("export async function processEvent", "async function work")}
+export const processEvent = (event) => {
+  const worked = work(event);
+  return { then: (tell, fail) => worked.then(tell, fail) };
+};`,
+};
+
 const properties = {
   a: "text",
   b: 12.5,
@@ -88,34 +99,37 @@ async function passAll(instance: Instance, lines: readonly string[], logged: rea
 }
 
 describe("lazy events in the engine", () => {
-  it("[TS-30] see and leave the same as whole events", async () => {
-    const limits = {
-      ...{ loadCpuMs: 5_000, eventCpuMs: 5_000, waitMs: 10_000, memoryMiB: 32 },
-      ...{ outputLength: 1e6, logLines: 1e5, fetchBytes: 1, fetchMs: 1 },
-    };
-    const [lazily, plainly] = [recordHost(), recordHost()];
-    const instances = await Promise.all(
-      [lazily, plainly].map(({ host }) => startSource(sandbox, DEEDS, { host, limits })),
-    );
-    const [lazy, plain] = instances;
-    if (!lazy || !plain) throw new Error("they did not start");
-    const lines = events.map((event) => JSON.stringify(event));
-    // What is written with a space is not looked through.
-    const spaced = lines.map((line) => `{ ${line.slice(1)}`);
-    for (let round = 0; round < 2; round += 1) {
-      lazily.lines.length = 0;
-      plainly.lines.length = 0;
-      const [one, other] = await Promise.all([
-        passAll(lazy, lines, lazily.lines),
-        passAll(plain, spaced, plainly.lines),
-      ]);
-      expect(one.logged.length).toBeGreaterThan(events.length);
-      expect(one.logged).toEqual(other.logged);
-      expect(one.after).toEqual(other.after);
-      const texts = ({ after }: typeof one) =>
-        after.map((event) => (isJsonObject(event) ? JSON.stringify(event["properties"]) : ""));
-      expect(texts(one)).toEqual(texts(other));
-    }
-    for (const instance of instances) await instance.stop();
-  });
+  it.each(Object.entries(WAYS))(
+    "[TS-30] see and leave the same as whole events, answering %s",
+    async (_, source) => {
+      const limits = {
+        ...{ loadCpuMs: 5_000, eventCpuMs: 5_000, waitMs: 10_000, memoryMiB: 32 },
+        ...{ outputLength: 1e6, logLines: 1e5, fetchBytes: 1, fetchMs: 1 },
+      };
+      const [lazily, plainly] = [recordHost(), recordHost()];
+      const instances = await Promise.all(
+        [lazily, plainly].map(({ host }) => startSource(sandbox, source, { host, limits })),
+      );
+      const [lazy, plain] = instances;
+      if (!lazy || !plain) throw new Error("they did not start");
+      const lines = events.map((event) => JSON.stringify(event));
+      // What is written with a space is not looked through.
+      const spaced = lines.map((line) => `{ ${line.slice(1)}`);
+      for (let round = 0; round < 2; round += 1) {
+        lazily.lines.length = 0;
+        plainly.lines.length = 0;
+        const [one, other] = await Promise.all([
+          passAll(lazy, lines, lazily.lines),
+          passAll(plain, spaced, plainly.lines),
+        ]);
+        expect(one.logged.length).toBeGreaterThan(events.length);
+        expect(one.logged).toEqual(other.logged);
+        expect(one.after).toEqual(other.after);
+        const texts = ({ after }: typeof one) =>
+          after.map((event) => (isJsonObject(event) ? JSON.stringify(event["properties"]) : ""));
+        expect(texts(one)).toEqual(texts(other));
+      }
+      for (const instance of instances) await instance.stop();
+    },
+  );
 });
