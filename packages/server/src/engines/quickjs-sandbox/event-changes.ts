@@ -134,6 +134,7 @@ export class ToldSets {
     const goneKeys: string[] = [];
     let members = "";
     let gone = "";
+    let isAdding = true;
     for (let index = 0; index < this.#keys.length; index += 1) {
       const key = this.#keys[index] as string;
       const text = this.#texts[index] as string;
@@ -143,10 +144,12 @@ export class ToldSets {
         gone += `${gone === "" ? "" : ","}${literal}`;
       } else if (properties.differs(key, text)) {
         texts[key] = text;
+        if (properties.has(key)) isAdding = false;
         members += `${members === "" ? "" : ","}${literal}:${text}`;
       }
     }
     if (members === "" && gone === "") return "=";
+    if (isAdding && gone === "") return `${changeOf(members, gone)}\n${ADDED}`;
     return `${changeOf(members, gone)}\n${properties.with(texts, goneKeys)}`;
   }
 
@@ -262,6 +265,10 @@ class TextProperties {
     const { slots } = this.#shape;
     for (const key in set) if (slots.has(key) || FIXED.includes(key)) return false;
     return true;
+  }
+
+  has(key: string): boolean {
+    return this.#shape.slots.has(key);
   }
 
   #startOf(slot: number): number {
