@@ -97,7 +97,7 @@ await build({
 // What runs inside of the sandbox before transformations: scripts that are read as texts.
 await build({
   entryPoints: readdirSync(sandbox)
-    .filter((path) => /^guest-(core|web|crypto|intl|buffer)\.ts$/.test(path))
+    .filter((path) => /^guest-(core|web|crypto|intl|buffer|node)\.ts$/.test(path))
     .map((path) => join(sandbox, path)),
   outdir: draft,
   bundle: true,

@@ -592,8 +592,18 @@ function requireGuest(name: unknown): unknown {
       return part("web")["nodeUrl"];
     case "querystring":
       return part("web")["queryString"];
+    case "assert":
+    case "events":
+    case "path":
+    case "timers":
     case "util":
-      return part("web")["nodeUtil"];
+      return part("node")[bare];
+    case "assert/strict":
+      return (part("node")["assert"] as Exports)["strict"];
+    case "path/posix":
+      return part("node")["path"];
+    case "timers/promises":
+      return (part("node")["timers"] as Exports)["promises"];
     case "zlib":
       return part("crypto")["zlib"];
     case LAST_MATCH:

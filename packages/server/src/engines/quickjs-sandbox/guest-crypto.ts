@@ -544,6 +544,8 @@ export function makePart(core: GuestCore): Record<string, unknown> {
     "deflateRaw",
     "inflateRaw",
     "unzip",
+    "brotliCompress",
+    "brotliDecompress",
   ]) {
     zlib[`${kind}Sync`] = compress(kind);
     zlib[kind] = later(compress(kind));

@@ -796,43 +796,6 @@ export function makePart(core: GuestCore): Record<string, unknown> {
     domainToASCII: (domain: unknown) => call("url", ["toAscii", String(domain)]),
     domainToUnicode: (domain: unknown) => call("url", ["toUnicode", String(domain)]),
   };
-  const nodeUtil = {
-    inspect: (value: unknown) => core.show(value, 1),
-    format: (...values: unknown[]) =>
-      typeof values[0] === "string"
-        ? core.format(values)
-        : values.map((value) => core.show(value)).join(" "),
-    promisify:
-      (callback: (...values: unknown[]) => unknown) =>
-      (...values: unknown[]) =>
-        new Promise((resolve, reject) => {
-          callback(...values, (error: unknown, value: unknown) => {
-            if (error) reject(error);
-            else resolve(value);
-          });
-        }),
-    inherits(child: { prototype: object }, parent: { prototype: object }) {
-      Object.setPrototypeOf(child.prototype, parent.prototype);
-    },
-    isDeepStrictEqual: (left: unknown, right: unknown) =>
-      core.show(left, 1) === core.show(right, 1),
-    TextEncoder,
-    TextDecoder,
-    isArray: Array.isArray,
-    types: {
-      isDate: (value: unknown) => value instanceof Date,
-      isRegExp: (value: unknown) => value instanceof RegExp,
-      isMap: (value: unknown) => value instanceof Map,
-      isSet: (value: unknown) => value instanceof Set,
-      isPromise: (value: unknown) => value instanceof Promise,
-      isNativeError: (value: unknown) => value instanceof Error,
-      isUint8Array: (value: unknown) => value instanceof Uint8Array,
-      isTypedArray: (value: unknown) => ArrayBuffer.isView(value) && !(value instanceof DataView),
-      isAnyArrayBuffer: (value: unknown) => value instanceof ArrayBuffer,
-      isArrayBuffer: (value: unknown) => value instanceof ArrayBuffer,
-    },
-  };
-
   return {
     URL,
     URLSearchParams,
@@ -855,7 +818,6 @@ export function makePart(core: GuestCore): Record<string, unknown> {
     performance: { now: () => Date.now() - startedAt, timeOrigin: startedAt },
     nodeFetch,
     nodeUrl,
-    nodeUtil,
     queryString,
   };
 }

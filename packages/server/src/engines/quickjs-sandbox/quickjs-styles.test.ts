@@ -1,6 +1,7 @@
 import { createServer } from "node:http";
+import { createRequire } from "node:module";
 import type { AddressInfo } from "node:net";
-import type { JsonObject } from "@hedgerow/core/json";
+import type { Json, JsonObject } from "@hedgerow/core/json";
 import { afterAll, describe, expect, it } from "vitest";
 import { DEFAULT_LIMITS, type SourceFiles } from "../../transformations/sandbox.ts";
 import { QuickJsSandbox } from "./quickjs-sandbox.ts";
@@ -144,6 +145,60 @@ describe("sources of published transformations", () => {
         constructor(message) { super(message); Error.captureStackTrace(this, Refused); this.name = this.constructor.name }
       }
       function processEvent(event) { event.properties = { seen: (() => { ${body} })() }; return event }`;
+    expect(await propertiesAfter(sandbox, source)).toEqual({ seen: expected });
+  });
+
+  it.each([
+    [
+      "events",
+      `const E = require("events"); const e = new E(); const seen = [];
+        e.on("a", (x) => seen.push(x)); e.once("a", (x) => seen.push("once" + x)); e.prependListener("a", () => seen.push("first"));
+        e.emit("a", 1); e.emit("a", 2); let thrown; try { e.emit("error", new Error("boom")) } catch (error) { thrown = error.message }
+        const f = () => {}; e.on("b", f).off("b", f);
+        return [seen, e.listenerCount("a"), e.listeners("b").length, e.eventNames(), E.EventEmitter === E, e.emit("none"), E.defaultMaxListeners, thrown]`,
+    ],
+    [
+      "emitters of old, and those that extend one",
+      `const { EventEmitter, once } = require("node:events"); const { inherits } = require("util");
+        function Old() { EventEmitter.call(this) } inherits(Old, EventEmitter); class New extends EventEmitter { go() { return this.emit("x", 1, 2) } }
+        let self; const old = new Old(); old.on("x", function () { self = this === old }); old.emit("x");
+        const fresh = new New(); const waits = once(fresh, "x"); return [self, Old.super_ === EventEmitter, fresh.go(), await waits, fresh.emit("x")]`,
+    ],
+    [
+      "assertions",
+      `const a = require("assert"); a(true); a.equal(1, "1"); a.deepStrictEqual({ a: [new Date(0)], m: new Map([[1, { b: 2 }]]) }, { a: [new Date(0)], m: new Map([[1, { b: 2 }]]) });
+        a.throws(() => { throw new TypeError("x") }, TypeError); a.throws(() => { throw new Error("abc") }, /b/); await a.rejects(Promise.reject(new Error("x")), { message: "x" });
+        const of = (work) => { try { work(); return "none" } catch (e) { return [e.name, e.code, e.operator, e.generatedMessage, e instanceof a.AssertionError, e instanceof Error] } };
+        let message; try { a.strictEqual(1, 2, "not one") } catch (e) { message = [e.message.split(/\\s/)[0], e.actual, e.expected] }
+        return [message, of(() => a.deepStrictEqual({ a: 1 }, { a: "1" })), of(() => a.deepEqual({ a: 1 }, { a: "1" })), of(() => a.strict.equal(1, "1")), of(() => a(0, "no")), of(() => a.throws(() => {})), of(() => a.fail("f"))]`,
+    ],
+    [
+      "paths",
+      `const p = require("path"); return [p.join("a", "..", "b", "/c"), p.join(), p.basename("/x/y.txt", ".txt"), p.basename("/x/y/"), p.extname("a.tar.gz"), p.extname(".env"), p.dirname("/a/b/c"), p.dirname("a"), p.dirname("/a"), p.resolve("/a", "b", "../c/"),
+        p.normalize("/a//b/./c/.."), p.normalize("../a/../../b/"), p.isAbsolute("/x"), p.sep, p.relative("/a/b", "/a/c/d"), p.parse("/home/u/f.txt"), p.parse("f"), p.format({ dir: "/x", base: "y.z" }), p.posix === p]`,
+    ],
+    [
+      "timers",
+      `const { setTimeout: wait } = require("timers/promises"); return [await wait(1, "value"), typeof require("timers").setTimeout]`,
+    ],
+    [
+      "utilities",
+      `const u = require("util"); const deep = (n) => ({ a: { b: { c: { d: { e: { f: n } } } } } });
+        class Box { constructor() { this.v = 3 } get(done) { done(null, this.v) } }; const box = new Box(); box.later = u.promisify(box.get);
+        return [u.isDeepStrictEqual(deep(1), deep(2)), u.isDeepStrictEqual(deep(1), deep(1)), u.isDeepStrictEqual(Array(150).fill(0), [...Array(149).fill(0), 1]), await box.later(),
+          await new Promise((done) => u.callbackify(async (x) => x * 2)(2, (_error, value) => done(value))), typeof u.deprecate, u.debuglog("x") && 1, u.types.isDate(new Date()), u.types.isTypedArray(new Uint8Array())]`,
+    ],
+    [
+      "packed bytes",
+      `const z = require("zlib"); const packed = z.brotliCompressSync("hello");
+        return [z.brotliDecompressSync(packed).toString(), z.gunzipSync(z.gzipSync("hello")).toString(), await new Promise((done) => z.brotliCompress(Buffer.from("x"), (_error, bytes) => done(z.brotliDecompressSync(bytes).toString())))]`,
+    ],
+  ])("[TS-14] has %s as Node.js has them", async (_what, body) => {
+    const AsyncFunction = (async () => {}).constructor as new (
+      ...texts: string[]
+    ) => (load: NodeJS.Require) => Promise<Json>;
+    const expected = await new AsyncFunction("require", body)(createRequire(import.meta.url));
+    const source = `async function processEvent(event) { event.properties = { seen: await (async () => { ${body} })() }; return event }`;
     expect(await propertiesAfter(sandbox, source)).toEqual({ seen: expected });
   });
 
