@@ -49,6 +49,24 @@ const GUEST_MODULES: ReadonlySet<string> = new Set([
   "zlib",
 ]);
 
+/**
+ * Packages that PostHog has for everybody and that are not here: most reach the network by
+ * themselves. What asks for them is taken all the same, and fails where it uses them.
+ */
+const ABSENT_PACKAGES: ReadonlySet<string> = new Set([
+  "@google-cloud/bigquery",
+  "@google-cloud/pubsub",
+  "@google-cloud/storage",
+  "aws-sdk",
+  "ethers",
+  "faker",
+  "generic-pool",
+  "jsonwebtoken",
+  "pg",
+  "snowflake-sdk",
+  "stream",
+]);
+
 const MAX_SOURCE_LENGTH = 8_000_000;
 const MAX_CODE_LENGTH = 4_000_000;
 const MAX_FILES = 2_000;
@@ -61,6 +79,10 @@ const RENAMED_CLASS = /^ *(?:var )?[\w$]+ = class _([\w$]+)(?: extends [\w$.]+)?
 const LAST_MATCH =
   /\bRegExp\s*(?:\.\s*|\[\s*["'])(?:\$[1-9&_`'+]|lastMatch|lastParen|leftContext|rightContext|input\b)/;
 
+const CANNOT_IMPORT = "Cannot import ";
+const SCRIPT = /\.[cm]?js$/;
+/** How the guest is asked for a package that is not here. */
+const ABSENT = "absent:";
 const SOURCES = "source";
 const MODULES = "guest-module";
 const ENTRY = "\0entry";
@@ -73,7 +95,11 @@ export class SourceBundler {
     if (tooMuch !== null) return { kind: "refused", problems: [tooMuch] };
     const entry = findEntry(files);
     if (entry.kind === "missing") return { kind: "refused", problems: [entry.problem] };
-    return bundleFrom(files, entry.main, entry.library);
+    const bundle = await bundleFrom(files, entry.main, entry.library, "jsx");
+    if (bundle.kind === "bundled" || !bundle.problems.some(isOfScript)) return bundle;
+    // PostHog reads every file as TypeScript, so that types are found in scripts as well.
+    const typed = await bundleFrom(files, entry.main, entry.library, "ts");
+    return typed.kind === "bundled" || firstLine(typed) > firstLine(bundle) ? typed : bundle;
   }
 
   async close(): Promise<void> {
@@ -81,10 +107,12 @@ export class SourceBundler {
   }
 }
 
+/** @param scripts what files are read as that are called JavaScript */
 async function bundleFrom(
   files: SourceFiles,
   main: string,
   library: string | null,
+  scripts: "jsx" | "ts",
 ): Promise<Bundle> {
   try {
     const result = await esbuildService.run(() =>
@@ -111,7 +139,7 @@ async function bundleFrom(
         },
         // Given here, so that none is looked for on the disk.
         tsconfigRaw: { compilerOptions: { experimentalDecorators: true } },
-        plugins: [inMemory(files, main, library)],
+        plugins: [inMemory(files, main, library, scripts)],
       }),
     );
     const code = result.outputFiles.find((file) => file.path.endsWith(".js"))?.text ?? "";
@@ -141,7 +169,17 @@ async function bundleFrom(
   }
 }
 
-function refuse(problem: SourceProblem): Bundle {
+/** Whether something in a file that is called JavaScript is not understood. */
+function isOfScript({ file, message }: SourceProblem): boolean {
+  return SCRIPT.test(file) && !message.startsWith(CANNOT_IMPORT);
+}
+
+/** How far a source was understood. */
+function firstLine({ problems }: Bundle & { kind: "refused" }): number {
+  return problems[0]?.line ?? 0;
+}
+
+function refuse(problem: SourceProblem): Bundle & { kind: "refused" } {
   return { kind: "refused", problems: [problem] };
 }
 
@@ -182,7 +220,12 @@ function nestsTooDeep(text: string): boolean {
 }
 
 /** The only files there are: the bundler never reads the disk. */
-function inMemory(files: SourceFiles, main: string, library: string | null): Plugin {
+function inMemory(
+  files: SourceFiles,
+  main: string,
+  library: string | null,
+  scripts: "jsx" | "ts",
+): Plugin {
   return {
     name: "in-memory",
     setup({ onResolve, onLoad }) {
@@ -196,10 +239,11 @@ function inMemory(files: SourceFiles, main: string, library: string | null): Plu
             ? null
             : resolvePackage(files, path, kind);
         if (found !== null) return { path: found, namespace: SOURCES };
+        if (isAbsent(bare)) return { path: `${ABSENT}${bare}`, namespace: MODULES };
         // Such code may never run, or expect to fail: it finds out when it runs.
         if (kind === "require-call" || kind === "dynamic-import") return { path, external: true };
         return {
-          errors: [{ text: `Cannot import "${path}": there is no such file or module here` }],
+          errors: [{ text: `${CANNOT_IMPORT}"${path}": there is no such file or module here` }],
         };
       });
       onLoad({ filter: /.*/, namespace: MODULES }, ({ path }) => ({
@@ -214,7 +258,7 @@ function inMemory(files: SourceFiles, main: string, library: string | null): Plu
           return { contents: text, loader: path.endsWith(".d.ts") ? "empty" : loader };
         const before = library === null || path !== main ? "" : `${textOf(files, library)}\n`;
         const after = path === main ? `\n;${exposure()}` : "";
-        return { contents: before + text + after, loader: languageOf(path) };
+        return { contents: before + text + after, loader: languageOf(path, scripts) };
       });
     },
   };
@@ -228,10 +272,16 @@ function exposure(): string {
   return `__expose({ ${members.join(", ")} });`;
 }
 
-function languageOf(path: string): "ts" | "tsx" | "jsx" | "js" {
+function languageOf(path: string, scripts: "jsx" | "ts"): "ts" | "tsx" | "jsx" {
   if (/\.[cm]?ts$/.test(path)) return "ts";
   if (path.endsWith(".tsx")) return "tsx";
-  return "jsx";
+  return SCRIPT.test(path) ? scripts : "jsx";
+}
+
+/** A package that is not here, or a path inside of it. */
+function isAbsent(specifier: string): boolean {
+  const [first = "", second = ""] = specifier.split("/");
+  return ABSENT_PACKAGES.has(first.startsWith("@") ? `${first}/${second}` : first);
 }
 
 function folderOf(path: string): string {

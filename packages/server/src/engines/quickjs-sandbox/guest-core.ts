@@ -467,6 +467,8 @@ define("console", console);
 define("posthog", posthog);
 define("RetryError", RetryError);
 define("global", globalThis);
+// What bundles for the web take for it.
+define("self", globalThis);
 define("setTimeout", (callback: unknown, delay?: unknown, ...values: unknown[]) =>
   startTimer(callback, delay, null, values),
 );
@@ -609,8 +611,32 @@ function requireGuest(name: unknown): unknown {
     case LAST_MATCH:
       return keepLastMatch();
     default:
+      if (bare.startsWith(ABSENT)) return absentPackage(bare.slice(ABSENT.length), "");
       throw new Error(`Cannot import "${bare}": there is no such module here`);
   }
+}
+
+/** How the bundler asks for a package that is not here. */
+const ABSENT = "absent:";
+
+/** Stands for a package that is not here, or for something of it: fails where it is used. */
+function absentPackage(name: string, member: string): unknown {
+  const use = (): never => {
+    const of = member === "" ? `"${name}"` : `${member} of "${name}"`;
+    throw new Error(`Cannot use ${of}: transformations have no such package`);
+  };
+  const proxy: unknown = new Proxy(function absent() {}, {
+    get(target, key) {
+      if (typeof key === "symbol" || key === "prototype") return Reflect.get(target, key);
+      if (key === "then" || key === "__esModule") return undefined;
+      return absentPackage(name, member === "" || member === "default" ? key : `${member}.${key}`);
+    },
+    // Bundlers read what they import as a whole through an object made of its prototype.
+    getPrototypeOf: () => proxy as object,
+    apply: use,
+    construct: use,
+  });
+  return proxy;
 }
 
 interface BufferOptions {
@@ -882,7 +908,8 @@ function isContainer(value: unknown): boolean {
 
 /** A class or a function named like an entry point may stand for the whole: `export default function processEvent`. */
 function madeBy(value: unknown): Exports {
-  const { name } = value as { name: string };
+  // The bundler numbers names that are there already.
+  const name = (value as { name: string }).name.replace(/\d+$/, "");
   return NAMES.includes(name) ? { [name]: value } : {};
 }
 

@@ -42,6 +42,35 @@ const BUNDLED: readonly (readonly [string, SourceFiles])[] = [
     },
   ],
   [
+    "a universal module of a bundler for the web",
+    {
+      "index.js": `!function (root, make) {
+        if (typeof exports == "object" && typeof module == "object") module.exports = make();
+        else root.plugin = make();
+      }(self, function () { return { processEvent: function (event) { ${touch} } } });`,
+    },
+  ],
+  [
+    "types in what is called JavaScript",
+    {
+      "plugin.json": `{ "lib": "lib.js" }`,
+      "lib.js": "function fail(error: unknown): string { return (error as Error).message }",
+      "index.js": `import type { Event } from "~/events";
+        export function processEvent(event: Event) { try { throw new Error("x") } catch (error) { event.properties = { ran: fail(error) === "x" } } return event }`,
+    },
+  ],
+  [
+    "a function that is the whole",
+    { "index.js": `module.exports = function processEvent(event) { ${touch} }` },
+  ],
+  [
+    "undeclared names in an ES module",
+    {
+      "index.js": `const keys = { ran: true };
+        export function processEvent(event) { event.properties = {}; for (key in keys) event.properties[key] = keys[key]; return event }`,
+    },
+  ],
+  [
     "a package whose main is not its index",
     {
       "index.js": `const run = require("left"); exports.processEvent = (event) => run(event)`,
@@ -218,6 +247,42 @@ describe("sources of published transformations", () => {
       }),
     ).toEqual({ names: ["Main", "Wrapped", "Lazy", "Seen", "_Given"] });
   });
+
+  it.each([
+    ["a name", `import { Pool } from "pg"`, "new Pool()", `Pool of "pg"`],
+    ["the whole", `import * as aws from "aws-sdk"`, "new aws.S3({})", `S3 of "aws-sdk"`],
+    ["the default", `import snow from "snowflake-sdk"`, "snow.open()", `open of "snowflake-sdk"`],
+    [
+      "a required member",
+      `const { name: { first } } = require("faker")`,
+      "first()",
+      `name.first of "faker"`,
+    ],
+    [
+      "a path inside",
+      `import S3 from "aws-sdk/clients/s3"`,
+      "class Own extends S3 {}; new Own()",
+      `"aws-sdk/clients/s3"`,
+    ],
+  ])(
+    "[TS-1] takes a source that imports a package of PostHog's that is not here, and says so where it uses %s of it",
+    async (_what, imports, use, named) => {
+      const source = `${imports}; export function setupPlugin() { ${use} } export function exportEvents() {}`;
+      const compiled = await sandbox.compile({ "index.ts": source });
+      expect(compiled).toMatchObject({ program: { methods: ["setupPlugin", "exportEvents"] } });
+      await expect(startSource(sandbox, source)).rejects.toThrow(
+        `Cannot use ${named}: transformations have no such package`,
+      );
+      // The source's own comes first.
+      const own = { "node_modules/pg/index.js": "exports.Pool = class { ran = true }" };
+      expect(
+        await propertiesAfter(sandbox, {
+          ...own,
+          "index.js": `const { Pool } = require("pg"); exports.processEvent = (event) => ({ ...event, properties: new Pool() })`,
+        }),
+      ).toEqual({ ran: true });
+    },
+  );
 
   it("[TS-12] gives attachments of many megabytes, once", async () => {
     const file = (contents: Uint8Array) => ({ contentType: "a/b", fileName: "f", contents });
