@@ -999,12 +999,42 @@ function makeMeta({ config, attachments }: Setup): Record<string, unknown> {
 let transformEvent: AnyFunction | undefined;
 let transformsOn: unknown;
 const givenArguments = newList<unknown>();
+/** True from the first event or call on, when `setupPlugin` has ended. */
+let isUnderWay = false;
+let restoreSettings: (() => void) | null = null;
+
+/**
+ * The settings, whose changes are gone with the next event or call: PostHog keeps none. What
+ * `setupPlugin` changes of them stays.
+ */
+function settingsOf(given: Record<string, Json>): Record<string, Json> {
+  const settings = { ...given };
+  const keep = () => {
+    if (!isUnderWay || restoreSettings !== null) return;
+    const kept = { ...settings };
+    restoreSettings = () => {
+      restoreSettings = null;
+      for (const key of Object.keys(settings)) delete settings[key];
+      Object.assign(settings, kept);
+    };
+  };
+  return new Proxy(settings, {
+    defineProperty(target, key, property) {
+      keep();
+      return Reflect.defineProperty(target, key, property);
+    },
+    deleteProperty(target, key) {
+      keep();
+      return Reflect.deleteProperty(target, key);
+    },
+  });
+}
 
 /** Takes the settings and runs `setupPlugin`. */
 function setUp(text: string): void {
   const setup = parse(text) as Setup;
   siteUrl = setup.siteUrl ?? "";
-  meta = makeMeta(setup);
+  meta = makeMeta({ ...setup, config: settingsOf(setup.config) });
   const single = found.find((place) => typeof place["processEvent"] === "function");
   const batch = method("processEventBatch");
   givenArguments[0] = null;
@@ -1104,6 +1134,8 @@ function work(done = -1, outcomeOfDone = ""): void {
 function begin(index: number, tell: ((outcome: string) => void) | null): string | undefined {
   /** The text of its line, or the lazy object where its keys are known. */
   let as: LazyObject | string = "";
+  isUnderWay = true;
+  if (restoreSettings !== null) restoreSettings();
   try {
     const place = numbers[index] as number;
     const line = batchText.substring(numbers[place] as number, numbers[place + 1] as number);
@@ -1335,6 +1367,8 @@ function failed(error: unknown): string {
 function invoke(text: string): void {
   leaveRun();
   isLogFull = false;
+  isUnderWay = true;
+  if (restoreSettings !== null) restoreSettings();
   const { id, kind, event, name, payload } = parse(text) as {
     id: number;
     kind: string;

@@ -3,7 +3,11 @@ import { createRequire } from "node:module";
 import type { AddressInfo } from "node:net";
 import type { Json, JsonObject } from "@hedgerow/core/json";
 import { afterAll, describe, expect, it } from "vitest";
-import { DEFAULT_LIMITS, type SourceFiles } from "../../transformations/sandbox.ts";
+import {
+  DEFAULT_LIMITS,
+  type SandboxEvent,
+  type SourceFiles,
+} from "../../transformations/sandbox.ts";
 import { QuickJsSandbox } from "./quickjs-sandbox.ts";
 import { propertiesAfter, recordHost, sampleEvents, startSource } from "./sandbox.setup.ts";
 
@@ -283,6 +287,43 @@ describe("sources of published transformations", () => {
       ).toEqual({ ran: true });
     },
   );
+
+  it("[TS-12] gives each call the settings as they are, whatever the one before has done to its own", async () => {
+    const seen = "JSON.stringify(config), Object.keys(config).join(), config.key === undefined";
+    const instance = await startSource(
+      sandbox,
+      `"use strict";
+      export function setupPlugin({ config }) { config.list = config.text.split(",") }
+      export async function processEvent(event, meta) {
+        const { config } = meta;
+        event.properties = { seen: [${seen}], within: null };
+        delete config.key; config.text = "changed"; Object.assign(config, { more: 1 });
+        event.properties.within = [config.text, config.more, "key" in config, { ...config }.text];
+        return event;
+      }
+      export function composeWebhook(_event, { config }) {
+        const body = JSON.stringify([config.key, config.text]);
+        delete config.key; config.text = "gone";
+        return { url: "https://a.b/", body };
+      }`,
+      { config: { key: "secret", text: "a,b" } },
+    );
+    const given = ['{"key":"secret","text":"a,b","list":["a","b"]}', "key,text,list", false];
+    const outcomes = await instance.transform(sampleEvents(3));
+    for (const outcome of outcomes) {
+      const properties = { seen: given, within: ["changed", 1, false, "changed"] };
+      expect(outcome).toMatchObject({ kind: "keep", event: { properties } });
+    }
+    const [event] = sampleEvents(1);
+    for (let time = 0; time < 2; time += 1) {
+      expect(
+        await instance.call({ kind: "composeWebhook", event: event as SandboxEvent }),
+      ).toMatchObject({
+        value: { body: '["secret","a,b"]' },
+      });
+    }
+    await instance.stop();
+  });
 
   it("[TS-12] gives attachments of many megabytes, once", async () => {
     const file = (contents: Uint8Array) => ({ contentType: "a/b", fileName: "f", contents });
