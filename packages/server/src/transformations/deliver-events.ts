@@ -118,8 +118,9 @@ export function createEventDelivery({
 
   async function deliver(stage: Stage, row: EventRow): Promise<void> {
     const event = await exported(row);
-    // To the sandbox, `exportEvents` is a way to write `onEvent`.
-    await answerOf(stage, { kind: "onEvent", event });
+    for (const kind of ["exportEvents", "onEvent"] as const) {
+      if (stage.program.methods.includes(kind)) await answerOf(stage, { kind, event });
+    }
     if (!stage.program.methods.includes("composeWebhook")) return;
     const value = await answerOf(stage, { kind: "composeWebhook", event });
     if (!isJsonObject(value)) return;

@@ -189,7 +189,7 @@ export type TextOutcome =
 /** A call beside the stream of events. Jobs are called as `{ kind: "job", name, payload }`. */
 export type SandboxCall =
   | { readonly kind: "runEveryMinute" | "runEveryHour" | "runEveryDay" | "teardownPlugin" }
-  | { readonly kind: "onEvent" | "composeWebhook"; readonly event: SandboxEvent }
+  | { readonly kind: "onEvent" | "exportEvents" | "composeWebhook"; readonly event: SandboxEvent }
   | { readonly kind: "job"; readonly name: string; readonly payload: Json };
 
 /** `value` is what the function answered, as far as JSON can tell it; null for nothing. */

@@ -382,6 +382,24 @@ describe("beside the stream of events", () => {
     expect(lines.slice(1)).toEqual(["exported a", "exported b"]);
   });
 
+  it("[TP-52] gives stored events to exportEvents beside onEvent, but for those that its settings leave out", async () => {
+    const project = await run.newProject();
+    const { id } = await run.enable(
+      project,
+      "Both",
+      `export function exportEvents([{ event }]) { console.log('exported ' + event) }
+       export function onEvent({ event }) { console.log('saw ' + event) }`,
+      { config: { exportEventsToIgnore: "b, c" } },
+    );
+    await run.append(["a", "b", "c"].map((name) => eventOf(project, name)));
+    await run.settle();
+    const lines = await eventually(
+      () => run.lines(project, id),
+      (all) => all.includes("saw c"),
+    );
+    expect(lines.slice(1)).toEqual(["exported a", "saw a", "saw b", "saw c"]);
+  });
+
   it("[TP-52] gives what waits to the version that it was stored under when that is replaced", async () => {
     const project = await run.newProject();
     const source = (version: string) => `export async function onEvent({ event }) {

@@ -1378,9 +1378,12 @@ function invoke(text: string): void {
   };
   report(`call ${id}`, () => {
     switch (kind) {
-      case "onEvent": {
-        const onEvent = method("onEvent");
-        if (onEvent !== undefined) return onEvent(event, meta);
+      case "onEvent":
+        return method("onEvent")?.(event, meta);
+      case "exportEvents": {
+        const { exportEventsToIgnore: ignored } = meta["config"] as Record<string, Json>;
+        const names = typeof ignored === "string" ? ignored.split(",") : [];
+        if (names.some((one) => one.trim() === event["event"])) return undefined;
         return method("exportEvents")?.([event], meta);
       }
       case "composeWebhook": {
