@@ -175,11 +175,7 @@ export class SandboxInstance implements Instance {
 
   call(call: SandboxCall): Promise<CallOutcome> {
     const { methods, jobs } = this.settings.program;
-    const isThere =
-      call.kind === "job"
-        ? jobs.includes(call.name)
-        : methods.includes(call.kind) ||
-          (call.kind === "onEvent" && methods.includes("exportEvents"));
+    const isThere = call.kind === "job" ? jobs.includes(call.name) : methods.includes(call.kind);
     if (!isThere) return Promise.resolve({ kind: "absent" });
     if (this.#end !== null) {
       return Promise.resolve({
