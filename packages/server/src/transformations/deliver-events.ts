@@ -7,10 +7,10 @@ import type { PersonStore } from "../persons/person-store.ts";
 import { isGrantedHost } from "../platform/granted-hosts.ts";
 import { type GuardedRequestOptions, requestGuarded } from "../platform/guarded-request.ts";
 import type { Chains } from "./chains.ts";
-import type { SandboxCall } from "./sandbox.ts";
+import type { CallOutcome } from "./sandbox.ts";
 import type { Stage } from "./stage.ts";
 import type { TransformationJournal } from "./transformation-journal.ts";
-import { type TransformationJobs, WEBHOOK_JOB } from "./transformation-records.ts";
+import { EVENT_JOBS, type TransformationJobs, WEBHOOK_JOB } from "./transformation-records.ts";
 
 /**
  * Gives stored events to `onEvent`, `exportEvents` and `composeWebhook`, in order for each config;
@@ -36,6 +36,8 @@ const MAX_WAITING = 10_000;
 const MAX_BODY_CHARS = 1_000_000;
 const REQUEST_MS = 10_000;
 const CLOSING_MS = 2_000;
+/** Pause before an event is given for the second time; those that follow are as long as any job's. */
+const FIRST_RETRY_MS = 5_000;
 /** A stage that was replaced or disabled has so long to get through what waits; a newer one waits for it. */
 const LEAVING_MS = 5_000;
 
@@ -119,25 +121,46 @@ export function createEventDelivery({
   async function deliver(stage: Stage, row: EventRow): Promise<void> {
     const event = await exported(row);
     for (const kind of ["exportEvents", "onEvent"] as const) {
-      if (stage.program.methods.includes(kind)) await answerOf(stage, { kind, event });
+      if (stage.program.methods.includes(kind)) await give(stage, kind, event);
     }
     if (!stage.program.methods.includes("composeWebhook")) return;
-    const value = await answerOf(stage, { kind: "composeWebhook", event });
+    const outcome = await stage.call({ kind: "composeWebhook", event });
+    const value = answerIn(stage, "composeWebhook", outcome);
     if (!isJsonObject(value)) return;
     try {
       await send(stage, value);
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
-      const { projectId, configId } = stage;
-      const job = { projectId, configId, name: WEBHOOK_JOB, payload: value, runAt: clock() };
-      const added = await jobs.add(job);
-      const next =
-        added === "full"
-          ? "given up, since too many jobs of this transformation wait"
-          : "tried again";
-      const message = `${reason}; ${next}.`;
-      journal.log(stage, { source: "SYSTEM", level: "warn", message });
+      await tryLater(stage, { name: WEBHOOK_JOB, payload: value, pauseMs: 0 }, reason);
     }
+  }
+
+  /** Gives an event to one that takes events; again later where that asks for it by a `RetryError`. */
+  async function give(
+    stage: Stage,
+    kind: keyof typeof EVENT_JOBS,
+    event: JsonObject,
+  ): Promise<void> {
+    const outcome = await stage.call({ kind, event });
+    if (outcome.kind !== "failed" || !outcome.wantsRetry)
+      return void answerIn(stage, kind, outcome);
+    const job = { name: EVENT_JOBS[kind], payload: event, pauseMs: FIRST_RETRY_MS };
+    await tryLater(stage, job, `${kind}: ${outcome.reason}`);
+  }
+
+  async function tryLater(
+    stage: Stage,
+    { name, payload, pauseMs }: { name: string; payload: JsonObject; pauseMs: number },
+    reason: string,
+  ): Promise<void> {
+    const { projectId, configId } = stage;
+    const runAt = new Date(clock().getTime() + pauseMs);
+    const added = await jobs.add({ projectId, configId, name, payload, runAt });
+    const next =
+      added === "full"
+        ? "given up, since too many jobs of this transformation wait"
+        : "tried again";
+    journal.log(stage, { source: "SYSTEM", level: "warn", message: `${reason}; ${next}.` });
   }
 
   async function exported({ event, personId }: EventRow): Promise<JsonObject> {
@@ -154,15 +177,14 @@ export function createEventDelivery({
     };
   }
 
-  async function answerOf(stage: Stage, call: SandboxCall): Promise<Json> {
-    const outcome = await stage.call(call);
+  function answerIn(stage: Stage, kind: string, outcome: CallOutcome): Json {
     if (outcome.kind === "answered") {
       stage.suspicion.note("fine");
       return outcome.value;
     }
     if (outcome.kind === "absent") return null;
     const { reason, isLimit } = outcome;
-    journal.log(stage, { source: "PLUGIN", level: "error", message: `${call.kind}: ${reason}` });
+    journal.log(stage, { source: "PLUGIN", level: "error", message: `${kind}: ${reason}` });
     const why = stage.suspicion.note(isLimit ? "exceeded-limit" : "failed", reason);
     if (why !== undefined && !stage.isOut) disable(stage, why);
     return null;

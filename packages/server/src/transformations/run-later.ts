@@ -1,9 +1,11 @@
 import { isJsonObject } from "@hedgerow/core/json";
 import type { Chains } from "./chains.ts";
 import type { EventDelivery } from "./deliver-events.ts";
+import type { SandboxCall } from "./sandbox.ts";
 import type { Stage } from "./stage.ts";
 import type { TransformationJournal } from "./transformation-journal.ts";
 import {
+  EVENT_JOBS,
   type ScheduledTask,
   type TransformationJob,
   type TransformationJobs,
@@ -86,10 +88,15 @@ export function createRunLater({
         reason = error instanceof Error ? error.message : String(error);
       }
     } else {
-      const outcome = await stage.call({ kind: "job", name: job.name, payload: job.payload });
+      const call = callOf(job);
+      const isEvent = call.kind !== "job";
+      const outcome = await stage.call(call);
       if (outcome.kind === "failed") {
-        reason = outcome.reason;
-        failed(stage, `job ${job.name}`, reason, outcome.isLimit);
+        const { reason: why, wantsRetry } = outcome;
+        // An event is given once more only to those that ask for it, which is no fault of theirs.
+        if (!isEvent || wantsRetry) reason = why;
+        if (!isEvent) failed(stage, `job ${job.name}`, why, outcome.isLimit);
+        else if (!wantsRetry) failed(stage, call.kind, why, outcome.isLimit);
       }
     }
     if (reason === undefined) return jobs.finish(job.id);
@@ -166,6 +173,14 @@ export function createRunLater({
       return settled();
     },
   };
+}
+
+/** What a job calls. */
+function callOf({ name, payload }: TransformationJob): SandboxCall {
+  for (const kind of ["onEvent", "exportEvents"] as const) {
+    if (name === EVENT_JOBS[kind] && isJsonObject(payload)) return { kind, event: payload };
+  }
+  return { kind: "job", name, payload };
 }
 
 const FAULT = "jobs of transformations could not be run";

@@ -2,6 +2,7 @@ import { v7 } from "uuid";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
   type ConfigRef,
+  EVENT_JOBS,
   type HourTally,
   MAX_LOG_LINES,
   type TransformationJobs,
@@ -266,6 +267,7 @@ export function describeTransformationRecords(open: () => Promise<Transformation
         expect(await jobs.add(webhook)).toBe("added");
       }
       expect(await jobs.add(webhook)).toBe("full");
+      expect(await jobs.add({ ...webhook, name: EVENT_JOBS.onEvent })).toBe("full");
     });
 
     test("[TP-15] of a schedule are claimed once for each period", async () => {

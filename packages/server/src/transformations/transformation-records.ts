@@ -170,8 +170,12 @@ export interface TransformationJobs {
 
 /** The name of jobs that are webhooks to send once more; no source can declare it. */
 export const WEBHOOK_JOB = "$webhook";
+/** The names of jobs that are events to give once more, by what they are given to. */
+export const EVENT_JOBS = { onEvent: "$onEvent", exportEvents: "$exportEvents" } as const;
+/** Jobs that no source asked for. */
+export const DELIVERY_JOBS: readonly string[] = [WEBHOOK_JOB, ...Object.values(EVENT_JOBS)];
 
 /** Most jobs of one config that wait. */
 export const MAX_JOBS = 1_000;
-/** Most webhooks of one config that wait to be sent once more. */
+/** Most webhooks and events of one config that wait to be sent or given once more. */
 export const MAX_WEBHOOKS = 10_000;

@@ -357,13 +357,13 @@ describe("beside the stream of events", () => {
       { path: "/hook", body: '["a",1]' },
       { path: "/hook", body: '["a",1]' },
     ]);
-    await run.work.flush();
-    const logs = async (projectId: number, configId: number) => {
-      const page = { projectId, configId, limit: 10, offset: 0 };
-      return (await run.records.logs(page)).entries.map(({ message }) => message).join("\n");
-    };
-    expect(await logs(project, granted.id)).toContain("saw a");
-    expect(await logs(other, refused.id)).toContain("must not be asked");
+    const told = (projectId: number, configId: number, text: string) =>
+      eventually(
+        async () => (await run.lines(projectId, configId)).join("\n"),
+        (lines) => lines.includes(text),
+      );
+    expect(await told(project, granted.id, "saw a")).toContain("saw a");
+    expect(await told(other, refused.id, "must not")).toContain("must not be asked");
   });
 
   it("[TP-52] gives stored events to exportEvents", async () => {
@@ -398,6 +398,73 @@ describe("beside the stream of events", () => {
       (all) => all.includes("saw c"),
     );
     expect(lines.slice(1)).toEqual(["exported a", "saw a", "saw b", "saw c"]);
+  });
+
+  it("[TP-52] gives an event once more, after pauses, to what asks for it by a RetryError, and to that alone", async () => {
+    const project = await run.newProject();
+    const { id } = await run.enable(
+      project,
+      "Again",
+      `import { RetryError } from '@posthog/plugin-scaffold'
+       const times = { onEvent: 0, exportEvents: 0 }
+       const take = (kind, event) => {
+         times[kind]++
+         console.log(kind + ' ' + times[kind] + ' ' + event.event + ' ' + event.properties.n + ' ' + event.person.properties.a)
+         if (event.event === 'down' && times[kind] < 3) throw new RetryError('it is down')
+         if (event.event === 'wrong') throw new Error('it is wrong')
+       }
+       export const exportEvents = ([event]) => { if (event.event === 'down') take('exportEvents', event) }
+       export const onEvent = async (event) => take('onEvent', event)`,
+    );
+    const properties = { n: 12_345, $set: { a: 1 } };
+    await pass({ ...eventOf(project, "down"), properties });
+    const waiting = async () =>
+      (await run.jobs.due(NEVER, 500)).filter(({ projectId }) => projectId === project).length;
+    await eventually(waiting, (count) => count === 2);
+    await run.work.tick();
+    const lines = () => run.lines(project, id);
+    expect((await lines()).filter((line) => line.includes(" 2 down"))).toEqual([]);
+    for (const [count, pauseMs] of [
+      [2, 5_001],
+      [3, 5_001],
+    ] as const) {
+      clock.aheadMs += pauseMs;
+      await run.work.tick();
+      await eventually(lines, (all) => all.includes(`onEvent ${count} down 12345 1`));
+    }
+    expect(await waiting()).toBe(0);
+    await pass(eventOf(project, "wrong"));
+    const all = await eventually(lines, (some) => some.includes("onEvent: Error: it is wrong"));
+    expect(await waiting()).toBe(0);
+    expect(all.slice(1).toSorted()).toEqual(
+      [
+        ...[1, 2, 3].flatMap((time) => [
+          `exportEvents ${time} down 12345 1`,
+          `onEvent ${time} down 12345 1`,
+        ]),
+        "exportEvents: RetryError: it is down; tried again.",
+        "onEvent: RetryError: it is down; tried again.",
+        "onEvent 4 wrong undefined 1",
+        "onEvent: Error: it is wrong",
+      ].toSorted(),
+    );
+  });
+
+  it("[TP-52] does not take out of work what asks for its events once more", async () => {
+    const project = await run.newProject();
+    const { id } = await run.enable(
+      project,
+      "Down",
+      "export function onEvent() { throw new RetryError('down') }",
+    );
+    await run.append(Array.from({ length: 130 }, (_, n) => eventOf(project, `event ${n}`)));
+    await run.settle();
+    await eventually(
+      () => run.jobs.due(NEVER, 500),
+      (due) => due.filter(({ projectId }) => projectId === project).length >= 130,
+    );
+    expect((await run.configStore.config(project, id))?.config.enabled).toBe(true);
+    await run.change(project, id, { enabled: false });
   });
 
   it("[TP-52] gives what waits to the version that it was stored under when that is replaced", async () => {

@@ -3,6 +3,7 @@ import { addDurations, type DurationCounts } from "@hedgerow/core/transformation
 import { type Kysely, sql, type Transaction } from "kysely";
 import {
   type ConfigRef,
+  DELIVERY_JOBS,
   type HourTally,
   joinOwnMetrics,
   type LogQuery,
@@ -15,7 +16,6 @@ import {
   type TransformationLogEntry,
   type TransformationRecords,
   type TransformationStorage,
-  WEBHOOK_JOB,
 } from "../../transformations/transformation-records.ts";
 import { decodeInstant, decodeJson, encodeBoolean, encodeInstant, encodeJson } from "./codec.ts";
 import { containsText } from "./contains-text.ts";
@@ -294,6 +294,7 @@ export function createTransformationJobs(
 ): TransformationJobs {
   return {
     add({ projectId, configId, name, payload, runAt }) {
+      const isDelivery = DELIVERY_JOBS.includes(name);
       return writes.transaction().execute(async (transaction) => {
         const isKnown = await knownConfigs(transaction, [{ projectId, configId }]);
         if (!isKnown({ projectId, configId })) return "gone";
@@ -301,9 +302,9 @@ export function createTransformationJobs(
           .selectFrom("transformation_jobs")
           .select(({ fn }) => fn.countAll().as("count"))
           .where("config_id", "=", configId)
-          .where("name", name === WEBHOOK_JOB ? "=" : "<>", WEBHOOK_JOB)
+          .where("name", isDelivery ? "in" : "not in", DELIVERY_JOBS)
           .executeTakeFirstOrThrow();
-        if (Number(count) >= (name === WEBHOOK_JOB ? bounds.webhooks : bounds.jobs)) return "full";
+        if (Number(count) >= (isDelivery ? bounds.webhooks : bounds.jobs)) return "full";
         await transaction
           .insertInto("transformation_jobs")
           .values({
