@@ -60,7 +60,8 @@ export function readManifest(
     throw refuse('"publicJobs" is not an object.');
   }
   return {
-    name: textOf("name", MAX_NAME_CHARS),
+    // A blank one names nothing.
+    name: textOf("name", MAX_NAME_CHARS)?.trim() || undefined,
     description: textOf("description", 10_000),
     icon: textOf("icon", 800) ?? textOf("logo", 800),
     configSchema,

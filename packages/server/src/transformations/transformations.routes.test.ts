@@ -166,6 +166,9 @@ describe("sources", () => {
     expect(Object.keys(nested.body.source)).toEqual(["index.ts", "plugin.json"]);
     expect((await patch(`/${id}/update_source`, { "index.ts": DROPS })).body.version).toBe(2);
     expect((await patch(`/${id}/update_source`, {})).body.version).toBe(2);
+    // A blank name is none.
+    const blank = await patch(`/${id}/update_source`, { "plugin.json": '{"name":" "}' });
+    expect(blank.body).toMatchObject({ version: 3, name: "Renamed" });
   });
 
   test("[TM-32] a mistake in a source is refused with file, line and column, and nothing changes", async () => {
