@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import type { LoggedEvent } from "@hedgerow/core/events/event";
 import type { Step, StepOccasion, StepOutcome } from "../events/steps/step.ts";
 import { withResolvers } from "../platform/with-resolvers.ts";
@@ -93,6 +94,8 @@ async function passRun(
 ): Promise<readonly StepOutcome[]> {
   const { leaving } = occasion;
   const cut = new AbortController();
+  // Each chunk in each stage listens to it.
+  setMaxListeners(0, cut.signal);
   const before = leaving && lane.last;
   let following: RunUnderWay | undefined;
   const end = () => {

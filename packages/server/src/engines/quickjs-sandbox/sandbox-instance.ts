@@ -143,34 +143,33 @@ export class SandboxInstance implements Instance {
         if (length > MAX_TEXT_LENGTH && to > from) break;
         to += 1;
       }
-      parts.push(
-        this.#passPart(from === 0 && to === events.length ? events : events.slice(from, to), cut),
-      );
+      const isAll = from === 0 && to === events.length;
+      parts.push(this.#passPart(isAll ? events : events.slice(from, to), cut));
       from = to;
     }
-    const outcomes = await Promise.all(parts);
-    return outcomes.length === 1 ? (outcomes[0] ?? []) : outcomes.flat();
+    const sendCuts = () => this.#sendCuts();
+    cut?.addEventListener("abort", sendCuts);
+    try {
+      const outcomes = await Promise.all(parts);
+      return outcomes.length === 1 ? (outcomes[0] ?? []) : outcomes.flat();
+    } finally {
+      cut?.removeEventListener("abort", sendCuts);
+    }
   }
 
-  async #passPart(
+  #passPart(
     events: readonly GivenEvent[],
     cut: AbortSignal | undefined,
   ): Promise<readonly TextOutcome[]> {
     const lines = events.map(({ line }) => line).join("\n");
     this.#ids += 1;
     const id = this.#ids;
-    const sendCuts = () => this.#sendCuts();
-    cut?.addEventListener("abort", sendCuts);
-    try {
-      return await new Promise((resolve) => {
-        const request = { events, lines, blocked: new Map(), losses: 0, resolve, cut };
-        this.#batches.set(id, request);
-        this.#depths.note(id, events);
-        this.#sendBatch(id, request);
-      });
-    } finally {
-      cut?.removeEventListener("abort", sendCuts);
-    }
+    return new Promise((resolve) => {
+      const request = { events, lines, blocked: new Map(), losses: 0, resolve, cut };
+      this.#batches.set(id, request);
+      this.#depths.note(id, events);
+      this.#sendBatch(id, request);
+    });
   }
 
   call(call: SandboxCall): Promise<CallOutcome> {
