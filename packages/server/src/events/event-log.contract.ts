@@ -287,6 +287,74 @@ export function describeEventLog(title: string, create: () => Promise<Reopenable
       expect(log.lanes.read(1, 7, 10).entries).toHaveLength(1);
     });
 
+    it("[TP-68] keeps what passed events leave for other stores, of all lanes in one order, until it is forgotten", async () => {
+      const effectsAfter = (position: number) => log.lanes.effects(position);
+      const pass = async (projectId: number, upTo: number, effects: readonly string[]) => {
+        const { positions } = await log.lanes.pass(projectId, {
+          ...{ upTo, captured: [], effects },
+          events: Array.from({ length: 2 }, () => passedOn(sampleEvent({ projectId }))),
+        });
+        return positions.at(-1) ?? 0;
+      };
+      for (const projectId of [1, 2]) {
+        await log.lanes.append(
+          projectId,
+          Array.from({ length: 8 }, () => sampleEvent({ projectId })),
+        );
+      }
+      expect(effectsAfter(0)).toEqual([]);
+      const given = ['{"a":"\u2028ß🦔"}', "second"];
+      const [first, without, other] = await Promise.all([
+        pass(1, 2, given),
+        pass(1, 4, []),
+        pass(2, 2, ["other"]),
+      ]);
+      const all = [
+        { position: first, lines: given },
+        { position: other, lines: ["other"] },
+      ];
+      for (const isReopened of [false, true]) {
+        if (isReopened) {
+          await log.close();
+          log = await place.open();
+        }
+        expect(effectsAfter(0)).toEqual(all);
+        expect(effectsAfter(without)).toEqual(all.slice(1));
+        expect(effectsAfter(other)).toEqual([]);
+      }
+      await log.release(other);
+      expect(effectsAfter(0)).toEqual(all);
+      log.lanes.forgetEffects(first);
+      expect(effectsAfter(0)).toEqual(all.slice(1));
+      const last = await pass(2, 4, ["last"]);
+      log.lanes.forgetEffects(other);
+      await log.close();
+      log = await place.open();
+      expect(effectsAfter(0)).toEqual([{ position: last, lines: ["last"] }]);
+    });
+
+    it("[TP-68] gives many effects in portions", async () => {
+      const long = "x".repeat(1_500_000);
+      const events = Array.from({ length: 6 }, () => sampleEvent());
+      await log.lanes.append(1, events);
+      for (const [index, event] of events.entries()) {
+        await log.lanes.pass(1, {
+          ...{ upTo: index + 1, captured: [], effects: [long] },
+          events: [passedOn(event)],
+        });
+      }
+      const found: number[] = [];
+      let portions = 0;
+      for (;;) {
+        const some = log.lanes.effects(found.at(-1) ?? 0);
+        if (some.length === 0) break;
+        found.push(...some.map(({ position }) => position));
+        portions++;
+      }
+      expect(found).toHaveLength(6);
+      expect(portions).toBeGreaterThan(1);
+    });
+
     it("[PI-81] never forgets what waits in a lane, whatever is released", async () => {
       await log.lanes.append(1, [sampleEvent()]);
       const [position] = await log.append([sampleEvent()]);

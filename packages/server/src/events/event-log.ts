@@ -76,6 +76,13 @@ export interface PassedEvent {
   readonly added?: AddedProperties | undefined;
 }
 
+/** What events that passed have left for other stores. */
+export interface PassedEffects {
+  /** Position of the last event that passed with them. */
+  readonly position: number;
+  readonly lines: readonly string[];
+}
+
 /**
  * Events that have to pass their project's transformations before they become entries of the log
  * (decision record 24). Each project has a lane of its own; places in it grow by one and are no
@@ -107,6 +114,9 @@ export interface LogLanes {
    * Turns the beginning of a lane into entries of the log, in one commit: what became of its events
    * is appended, what was captured from them goes to the end of the lane, and the lane begins after
    * `upTo`. Rejects like {@link EventLog.append}; nothing has changed then.
+   *
+   * `effects`, lines of text, are kept in the same commit until they are forgotten, where any events
+   * pass with them. It rejects also while too many of others are kept.
    */
   pass(
     projectId: number,
@@ -114,8 +124,18 @@ export interface LogLanes {
       readonly upTo: number;
       readonly events: readonly PassedEvent[];
       readonly captured: readonly CapturedEvent[];
+      readonly effects?: readonly string[];
     },
   ): Promise<{ readonly positions: readonly number[]; readonly places: readonly number[] }>;
+
+  /**
+   * The next effects of all lanes that passed after a position, in the order of their commits: some
+   * megabytes, but at least those of one pass where any are left.
+   */
+  effects(after: number): readonly PassedEffects[];
+
+  /** Effects up to a position are where they belong: they are given no more, and forgotten soon. */
+  forgetEffects(upTo: number): void;
 
   /**
    * Resolves once everything that a lane holds now has passed, or after a while (then `false`);

@@ -200,6 +200,54 @@ describe("openEmbeddedLog", () => {
       await log.close();
     }));
 
+  it("[TP-68] lets nothing more pass with effects while too many wait, and goes on once they are forgotten", () =>
+    inFolder(async (path) => {
+      const open = () => openEmbeddedLog(path, { maxEffectChars: 1_000 });
+      let log = await open();
+      const pass = async (projectId: number, upTo: number, length: number) => {
+        const { positions } = await log.lanes.pass(projectId, {
+          ...{ upTo, captured: [], effects: length > 0 ? ["x".repeat(length)] : [] },
+          events: [{ event: sampleEvent({ projectId }), passage: { kind: "kept", changedBy: [] } }],
+        });
+        return positions[0] ?? 0;
+      };
+      for (const projectId of [1, 2]) {
+        const event = () => sampleEvent({ projectId });
+        await log.lanes.append(projectId, [event(), event(), event(), event()]);
+      }
+      // However many, where no others wait.
+      const first = await pass(1, 1, 5_000);
+      await expect(pass(1, 2, 10)).rejects.toBeInstanceOf(LogUnavailable);
+      expect(log.refusing()).toBeUndefined();
+      await pass(2, 1, 0);
+      await log.append([sampleEvent({ projectId: 3 })]);
+      await log.close();
+      log = await open();
+      await expect(pass(1, 2, 10)).rejects.toBeInstanceOf(LogUnavailable);
+      log.lanes.forgetEffects(first);
+      const both = [pass(1, 2, 600), pass(2, 2, 600)];
+      const outcomes = await Promise.allSettled(both);
+      expect(outcomes.map(({ status }) => status)).toEqual(["fulfilled", "rejected"]);
+      await log.close();
+    }));
+
+  it("[TP-68] takes no more room however many effects go through it", () =>
+    inFolder(async (path) => {
+      const log = await openEmbeddedLog(path);
+      let largest = 0;
+      for (let n = 1; n <= 60; n++) {
+        await log.lanes.append(1, [sampleEvent()]);
+        const { positions } = await log.lanes.pass(1, {
+          ...{ upTo: n, captured: [], effects: ["x".repeat(MEBIBYTE)] },
+          events: [{ event: sampleEvent(), passage: { kind: "kept", changedBy: [] } }],
+        });
+        log.lanes.forgetEffects(positions[0] ?? 0);
+        largest = Math.max(largest, await log.bytes());
+      }
+      expect(largest).toBeLessThan(30 * MEBIBYTE);
+      await log.close();
+    }));
+
   it("[PI-81] knows what passed when its thread died before it said so", () =>
     inFolder(async (path) => {
       const threads: Worker[] = [];

@@ -9,11 +9,13 @@ import {
   type EventLog,
   type LogLanes,
   LogUnavailable,
+  type PassedEffects,
   type PassedEvent,
 } from "../../events/event-log.ts";
 import { openThread } from "../../platform/open-thread.ts";
 import { createSlices } from "../../platform/slices.ts";
 import type {
+  EffectsOfPass,
   FromLogThread,
   LaneSegment,
   LogFileOptions,
@@ -41,6 +43,8 @@ export interface EmbeddedLogOptions {
   readonly maxFileBytes?: number;
   /** How long released events stay; not at all unless given. A full disk lets go of them at once. */
   readonly retention?: LogRetention;
+  /** Most characters of effects that are not forgotten; 32 Mi unless given. */
+  readonly maxEffectChars?: number;
 }
 
 /**
@@ -71,7 +75,12 @@ interface Append {
   readonly passed?: readonly PassedEvent[];
   readonly toLane?: ToLane;
   /** The place up to which a lane has passed. */
-  readonly pass?: { readonly lane: LaneInMemory; readonly upTo: number };
+  readonly pass?: {
+    readonly lane: LaneInMemory;
+    readonly upTo: number;
+    /** Lines, where there are any. */
+    readonly effects?: string;
+  };
   readonly chars: number;
   readonly resolve: (stored: Stored) => void;
   readonly reject: (error: LogUnavailable) => void;
@@ -117,11 +126,13 @@ export async function openEmbeddedLog(
   const tailChars = options.tailChars ?? 16 * 1024 * 1024;
   const tail = createLogTail(() => tailChars);
   const laneStates = createLogLaneStates(tailChars);
+  const kept = createKeptEffects(options.maxEffectChars ?? 32 * 1024 * 1024);
 
   // One at a time: a new one is started after the one before was lost.
   let thread: Promise<Worker> | undefined = startThread(options.after ?? 0);
   await thread;
   const reader = openReader(path);
+  for (const { position, chars } of reader.effectSizes()) kept.find(position, chars);
 
   function startThread(after: number): Promise<Worker> {
     const worker = openThread(new URL("./log-thread.ts", import.meta.url), fileOptions(after));
@@ -192,6 +203,7 @@ export async function openEmbeddedLog(
       });
       const places = toLane ? addToLane(toLane) : [];
       pass?.lane.pass(pass.upTo);
+      if (pass?.effects !== undefined) kept.add(position, pass.effects.length);
       return { positions, places };
     });
     // The next group is on its way to the disk while this one is answered.
@@ -216,8 +228,9 @@ export async function openEmbeddedLog(
     const group = writing;
     writing = [];
     refusal = { reason, atMs: performance.now() };
-    for (const { chars, toLane, reject } of group) {
+    for (const { chars, toLane, pass, reject } of group) {
       queuedChars -= chars;
+      kept.giveUp(pass?.effects?.length ?? 0);
       if (toLane) laneStates.of(toLane.projectId).queued -= toLane.events.length;
       reject(unavailable(`events cannot be stored: ${reason}`));
     }
@@ -234,6 +247,7 @@ export async function openEmbeddedLog(
       passes: writing.flatMap(({ pass }) =>
         pass ? [{ projectId: pass.lane.projectId, upTo: pass.upTo }] : [],
       ),
+      effects: effectsOf(writing),
     };
     thread ??= startThread(end);
     thread.then(
@@ -263,10 +277,14 @@ export async function openEmbeddedLog(
 
   function enqueue(what: Omit<Append, "chars" | "resolve" | "reject">): Promise<Stored> {
     if (isClosed) return Promise.reject(unavailable("the log is closed"));
-    const chars = charsOf(what.encoded) + charsOf(what.toLane?.encoded ?? []);
+    const effectChars = what.pass?.effects?.length ?? 0;
+    const chars = charsOf(what.encoded) + charsOf(what.toLane?.encoded ?? []) + effectChars;
     // What passes is not new: it waits already.
     if (!what.pass && queuedChars > 0 && queuedChars + chars > maxQueuedChars) {
       return Promise.reject(unavailable("the disk cannot keep up with the events"));
+    }
+    if (!kept.begin(effectChars)) {
+      return Promise.reject(unavailable("what transformations have stored waits for its store"));
     }
     queuedChars += chars;
     if (what.toLane) laneStates.of(what.toLane.projectId).queued += what.toLane.events.length;
@@ -317,7 +335,7 @@ export async function openEmbeddedLog(
       return { entries, end: entries.at(-1)?.position ?? known, chars };
     },
 
-    pass(projectId, { upTo, events, captured }) {
+    pass(projectId, { upTo, events, captured, effects = [] }) {
       return enqueue({
         events: events.map(({ event }) => event),
         encoded: events.map((passed) => encodePassed(passed.event, passed.passage, passed)),
@@ -329,8 +347,22 @@ export async function openEmbeddedLog(
             encoded: captured.map((event) => encodeWithText(event)),
           },
         }),
-        pass: { lane: laneStates.of(projectId), upTo },
+        pass: {
+          ...{ lane: laneStates.of(projectId), upTo },
+          ...(events.length > 0 && effects.length > 0 && { effects: effects.join("\n") }),
+        },
       });
+    },
+
+    effects: (after) => reader.effects(Math.max(after, kept.forgotten())),
+
+    forgetEffects(upTo) {
+      kept.forget(upTo);
+      thread?.then(
+        (worker) => send(worker, { kind: "forget-effects", upTo }),
+        // They are forgotten with later ones.
+        () => {},
+      );
     },
 
     passed: (projectId, maxWaitMs) => laneStates.get(projectId)?.untilPassed(maxWaitMs),
@@ -441,6 +473,55 @@ function charsOf(encoded: readonly EncodedEvent[]): number {
   return encoded.reduce((sum, { line }) => sum + line.length, 0);
 }
 
+/** What is kept of effects until they are forgotten, so that it stays within a bound. */
+function createKeptEffects(maxChars: number) {
+  /** By position, oldest first. */
+  const sizes = new Map<number, number>();
+  let chars = 0;
+  let forgotten = 0;
+  return {
+    /** Some begin their way to the disk: `false` where there are too many with them. */
+    begin(some: number): boolean {
+      if (some > 0 && chars > 0 && chars + some > maxChars) return false;
+      chars += some;
+      return true;
+    },
+    /** They did not get there. */
+    giveUp(some: number): void {
+      chars -= some;
+    },
+    /** They are there. */
+    add(position: number, some: number): void {
+      // Readers may have seen them before this thread heard of them.
+      if (position <= forgotten) chars -= some;
+      else sizes.set(position, some);
+    },
+    /** A start finds them. */
+    find(position: number, some: number): void {
+      chars += some;
+      sizes.set(position, some);
+    },
+    forget(upTo: number): void {
+      forgotten = Math.max(forgotten, upTo);
+      for (const [position, some] of sizes) {
+        if (position > upTo) return;
+        sizes.delete(position);
+        chars -= some;
+      }
+    },
+    forgotten: () => forgotten,
+  };
+}
+
+/** What the events that pass in a group leave. */
+function effectsOf(group: readonly Append[]): readonly EffectsOfPass[] {
+  let count = 0;
+  return group.flatMap(({ events, pass }) => {
+    count += events.length;
+    return pass?.effects === undefined ? [] : [{ count, lines: pass.effects }];
+  });
+}
+
 /** What goes to lanes, each lane's in segments of its own. */
 function laneSegmentsOf(appends: readonly Append[]): LaneSegment[] {
   const byProject = new Map<number, (readonly EncodedEvent[])[]>();
@@ -531,6 +612,9 @@ function openReader(path: string) {
   const nextOfLane = database.prepare(
     "select last, count, lines from lane_segments where project_id = ? and last > ? order by last limit 1",
   );
+  const nextEffects = database.prepare(
+    "select position, lines from lane_effects where position > ? order by position limit 1",
+  );
   type StoredLines = { readonly last: number; readonly count: number; readonly lines: unknown };
   const ofLog = (after: number) => next.all(after)[0] as StoredLines | undefined;
   const ofLane = (projectId: number) => (after: number) =>
@@ -590,6 +674,23 @@ function openReader(path: string) {
           ),
         ),
       };
+    },
+    effectSizes() {
+      const query = "select position, length(lines) as chars from lane_effects order by position";
+      return database.prepare(query).all() as { position: number; chars: number }[];
+    },
+    effects(after: number): readonly PassedEffects[] {
+      const found: PassedEffects[] = [];
+      let position = after;
+      for (let chars = 0; chars < READ_CHARS; ) {
+        const [next] = nextEffects.all(position) as { position: number; lines: unknown }[];
+        if (!next) break;
+        const text = textOf(next.lines);
+        position = next.position;
+        chars += text.length;
+        found.push({ position, lines: text.split("\n") });
+      }
+      return found;
     },
     read: (after: number, limit: number) => read(ofLog, after, limit),
     readLane: (projectId: number, after: number, limit: number) =>

@@ -21,6 +21,15 @@ export interface Group {
   readonly laneSegments: readonly LaneSegment[];
   /** By project: up to which place its lane has passed. */
   readonly passes: readonly { readonly projectId: number; readonly upTo: number }[];
+  readonly effects: readonly EffectsOfPass[];
+}
+
+/** What events that pass leave for other stores. */
+export interface EffectsOfPass {
+  /** Events of the group up to the last one that passes with them. */
+  readonly count: number;
+  /** Joined by line breaks. */
+  readonly lines: string;
 }
 
 /** Places in a lane: the last one that has passed, and the newest. */
@@ -52,6 +61,7 @@ export interface LogRetention {
 export type ToLogThread =
   | ({ readonly kind: "append" } & Group)
   | { readonly kind: "release"; readonly upTo: number }
+  | { readonly kind: "forget-effects"; readonly upTo: number }
   | { readonly kind: "close" };
 
 export type FromLogThread =
@@ -89,6 +99,8 @@ export interface LogFile {
   isDiskShort(): boolean;
   /** Lets go of segments whose events all lie at or below a position: they stay as long as retention says. */
   release(upTo: number): void;
+  /** Deletes effects up to a position, with what comes next or soon. */
+  forgetEffects(upTo: number): void;
   close(): void;
 }
 
@@ -100,6 +112,8 @@ export function openLogFile({ path, after, maxBytes, retention }: LogFileOptions
     connection.lanes().map((lane) => [lane.projectId, lane]),
   );
   let released = 0;
+  /** Up to where effects are forgotten, and deleted. */
+  const effects = { forgotten: 0, deleted: 0 };
   let timer: NodeJS.Timeout | undefined;
   let tidyAtMs = Number.POSITIVE_INFINITY;
   let isShort = false;
@@ -123,7 +137,7 @@ export function openLogFile({ path, after, maxBytes, retention }: LogFileOptions
     }
   }
 
-  function write({ segments, laneSegments, passes }: Group): number {
+  function write({ segments, laneSegments, passes, ...group }: Group): number {
     if (passes.length === 0) leaveRoomForLanes();
     try {
       const changed = new Map<number, Omit<LaneState, "chars">>();
@@ -131,6 +145,7 @@ export function openLogFile({ path, after, maxBytes, retention }: LogFileOptions
         changed.get(projectId) ?? lanes.get(projectId) ?? { projectId, passed: 0, end: 0 };
       const written = connection.inTransaction(() => {
         prune();
+        deleteEffects();
         // First of all: it makes room for what follows.
         for (const { projectId, upTo } of passes) {
           connection.deleteFromLane(projectId, upTo);
@@ -142,6 +157,7 @@ export function openLogFile({ path, after, maxBytes, retention }: LogFileOptions
           last += count;
           connection.insert({ last, count, lines, storedMs });
         }
+        for (const { count, lines } of group.effects) connection.insertEffects(end + count, lines);
         for (const segment of laneSegments) {
           const lane = laneOf(segment.projectId);
           const last = lane.end + segment.count;
@@ -153,6 +169,7 @@ export function openLogFile({ path, after, maxBytes, retention }: LogFileOptions
         return last;
       });
       if (changed.size > 0) lanes = new Map([...lanes, ...changed]);
+      effects.deleted = effects.forgotten;
       return written;
     } catch (error) {
       reconnect();
@@ -195,8 +212,20 @@ export function openLogFile({ path, after, maxBytes, retention }: LogFileOptions
     }
   }
 
+  /** Within the caller's transaction; where that fails, the next one tries again. */
+  function deleteEffects(): void {
+    if (effects.forgotten > effects.deleted) connection.deleteEffects(effects.forgotten);
+  }
+
+  function deleteEffectsAlone(): void {
+    if (effects.forgotten === effects.deleted) return;
+    connection.inTransaction(deleteEffects);
+    effects.deleted = effects.forgotten;
+  }
+
   /** Prunes without an append, and gives the disk back what is free. */
   function tidy(): void {
+    deleteEffectsAlone();
     if (timeLeftMs(connection.oldest()) === 0) connection.inTransaction(prune);
     const isLarge = connection.freePages() > (isDiskShort() ? 0 : SPARE_PAGES);
     if (isLarge) connection.shrink(PAGES_PER_TURN);
@@ -256,8 +285,17 @@ export function openLogFile({ path, after, maxBytes, retention }: LogFileOptions
       released = Math.max(released, upTo);
       tidyIn(0);
     },
+    forgetEffects(upTo) {
+      effects.forgotten = Math.max(effects.forgotten, upTo);
+      tidyIn(0);
+    },
     close() {
       clearTimeout(timer);
+      try {
+        deleteEffectsAlone();
+      } catch {
+        // Whoever opens the file knows what is done with.
+      }
       connection.close();
     },
   };
@@ -316,6 +354,9 @@ function prepare(database: Database.Database, maxBytes: number) {
       primary key (project_id, last)
     )`,
   );
+  database.exec(
+    "create table if not exists lane_effects (position integer primary key, lines text not null)",
+  );
   const numberOf = (pragma: string): number =>
     Number(Object.values((database.prepare(`pragma ${pragma}`).all()[0] ?? {}) as object)[0]);
   renewOldFile();
@@ -333,6 +374,10 @@ function prepare(database: Database.Database, maxBytes: number) {
   const saveLane = database.prepare(
     "insert or replace into lanes (project_id, passed, end) values (?, ?, ?)",
   );
+  const insertEffects = database.prepare(
+    "insert into lane_effects (position, lines) values (?, ?)",
+  );
+  const removeEffects = database.prepare("delete from lane_effects where position <= ?");
   const findOldest = database.prepare("select last, stored_ms from segments order by last limit 1");
 
   /** Files of earlier versions know no times of storing and cannot shrink. */
@@ -401,6 +446,8 @@ function prepare(database: Database.Database, maxBytes: number) {
       insertIntoLane.run(projectId, last, count, chars, lines);
     },
     deleteFromLane: (projectId: number, upTo: number) => removeFromLane.run(projectId, upTo),
+    insertEffects: (position: number, lines: string) => insertEffects.run(position, lines),
+    deleteEffects: (upTo: number) => removeEffects.run(upTo),
     storeLane: ({ projectId, passed, end }: Omit<LaneState, "chars">) =>
       saveLane.run(projectId, passed, end),
     close: () => database.close(),

@@ -22,6 +22,9 @@ port.on("message", (message: ToLogThread) => {
     case "release":
       file.release(message.upTo);
       return;
+    case "forget-effects":
+      file.forgetEffects(message.upTo);
+      return;
     case "close":
       file.close();
       answer({ kind: "closed" });
