@@ -45,6 +45,7 @@ import { createRefusalStore } from "./engines/sql/refusal-store.ts";
 import { createSightingStore } from "./engines/sql/sighting-store.ts";
 import { createTransformationConfigStore } from "./engines/sql/transformation-config-store.ts";
 import {
+  createTransformationEffects,
   createTransformationJobs,
   createTransformationRecords,
   createTransformationStorage,
@@ -311,8 +312,13 @@ async function compose(
 
   // From the log to the stores
   const siteUrl = addressUrl(config.host, config.port);
+  const transformationEffects = createTransformationEffects(database);
   const log = await openEmbeddedLog(paths.eventLog, {
-    after: Math.max(await persons.position(), await events.position()),
+    after: Math.max(
+      await persons.position(),
+      await events.position(),
+      await transformationEffects.position(),
+    ),
     retention: {
       maxBytes: config.logRetentionMb * 1024 * 1024,
       maxAgeMs: config.logRetentionHours * 3_600_000,
@@ -394,6 +400,8 @@ async function compose(
     records: transformationRecords,
     storage: createTransformationStorage(database),
     jobs: transformationJobs,
+    effects: transformationEffects,
+    lanes: log.lanes,
     places: geoIp,
     persons,
     capture: append,

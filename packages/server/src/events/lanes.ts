@@ -181,10 +181,12 @@ export function startLanes(deps: LanesDeps): Lanes {
     isOver: AbortSignal,
     order: StepsOrder,
   ): Promise<Became> {
+    const whenPassing: (() => readonly string[])[] = [];
     const whenDurable: (() => void)[] = [];
     const whenUndone: (() => void)[] = [];
     let leftFrom = Number.POSITIVE_INFINITY;
     const all = await runSteps(steps, entries, {
+      whenPassing: (given) => whenPassing.push(given),
       whenDurable: (told) => whenDurable.push(told),
       whenUndone: (told) => whenUndone.push(told),
       order,
@@ -201,6 +203,7 @@ export function startLanes(deps: LanesDeps): Lanes {
       upTo: entries.length === 0 ? 0 : passed.at(-1)?.position,
       events: passed.map((entry, index) => passedEventOf(entry, outcomes[index] as StepsOutcome)),
       captured: outcomes.flatMap((one) => (one.kind === "dead-letter" ? [] : one.captured)),
+      whenPassing,
       whenDurable,
       whenUndone,
       endedAtMs: performance.now(),
@@ -214,8 +217,9 @@ export function startLanes(deps: LanesDeps): Lanes {
   }
 
   async function persist(projectId: number, upTo: number, became: Became): Promise<void> {
-    const { events, captured, whenDurable } = became;
-    const stored = await tryToPass(projectId, { upTo, events, captured });
+    const { events, captured, whenPassing, whenDurable } = became;
+    const effects = whenPassing.flatMap((give) => give());
+    const stored = await tryToPass(projectId, { upTo, events, captured, effects });
     if (!stored) return undo(became);
     const { positions, places } = stored;
     const entries = captured.map((event, index) => ({
@@ -315,6 +319,7 @@ interface Became {
   readonly upTo: number | undefined;
   readonly events: readonly PassedEvent[];
   readonly captured: readonly CapturedEvent[];
+  readonly whenPassing: readonly (() => readonly string[])[];
   readonly whenDurable: readonly (() => void)[];
   readonly whenUndone: readonly (() => void)[];
   readonly endedAtMs: number;

@@ -7,6 +7,7 @@ import { openEmbeddedLog } from "../engines/embedded-log/embedded-log.ts";
 import { createPersonStore } from "../engines/sql/person-store.ts";
 import { projectsAndUsers } from "../engines/sql/projects-and-users.setup.ts";
 import { openSqlite } from "../engines/sql/sqlite.ts";
+import { createTransformationEffects } from "../engines/sql/transformation-records.ts";
 import { createAppendCaptured } from "./append-captured.ts";
 import { type Lanes, startLanes } from "./lanes.ts";
 import { createPendingLanes } from "./pending-lanes.ts";
@@ -47,7 +48,11 @@ export function temporaryPipeline(folder = mkdtempSync(join(tmpdir(), "hedgerow-
     });
     const events = await openDuckDbEvents(join(folder, "events.duckdb"));
     const log = await openEmbeddedLog(join(folder, "log.sqlite"), {
-      after: Math.max(await persons.position(), await events.position()),
+      after: Math.max(
+        await persons.position(),
+        await events.position(),
+        await createTransformationEffects(database).position(),
+      ),
     });
     const newProject = async () => (await projectsAndUsers(database)).newProject();
     return { database, persons, events, log, newProject };

@@ -7,6 +7,7 @@ import { createActivityLog } from "../engines/sql/activity-log.ts";
 import { projectsAndUsers } from "../engines/sql/projects-and-users.setup.ts";
 import { createTransformationConfigStore } from "../engines/sql/transformation-config-store.ts";
 import {
+  createTransformationEffects,
   createTransformationJobs,
   createTransformationRecords,
   createTransformationStorage,
@@ -17,7 +18,7 @@ import { compileSource } from "./compile-source.ts";
 import type { SandboxLimits, SourceFiles } from "./sandbox.ts";
 import type { ConfigView } from "./transformation-config-store.ts";
 import { type ConfigChange, createTransformationConfigs } from "./transformation-configs.ts";
-import type { TransformationJobs } from "./transformation-records.ts";
+import type { TransformationEffects, TransformationJobs } from "./transformation-records.ts";
 import { type AtWorkDeps, startTransformations } from "./transformations-at-work.ts";
 
 /** A pipeline in which transformations are at work, on real engines. */
@@ -32,12 +33,13 @@ export async function transformationsPipeline(
     readonly maxJobs?: number;
     readonly tryStartMs?: number;
     readonly jobsOf?: (jobs: TransformationJobs) => TransformationJobs;
+    readonly effectsOf?: (effects: TransformationEffects) => TransformationEffects;
     /** What is asked for configs to run, in the place of the store. */
     readonly configsOf?: (store: AtWorkDeps["configs"]) => AtWorkDeps["configs"];
   } = {},
 ) {
   const pipeline = options.pipeline ?? temporaryPipeline();
-  const { database, persons } = await pipeline.openStores();
+  const { database, persons, log } = await pipeline.openStores();
   const sandbox = new QuickJsSandbox({ privateNetworks: options.privateNetworks ?? [] });
   const store = createTransformationStore(database);
   const configStore = createTransformationConfigStore(database);
@@ -47,12 +49,12 @@ export async function transformationsPipeline(
   const warnings: { type: string; detail: string | undefined }[] = [];
   const records = createTransformationRecords(database);
   const storage = createTransformationStorage(database);
-  const jobs = createTransformationJobs(
-    database,
+  const maxJobs =
     options.maxJobs === undefined
       ? undefined
-      : { jobs: options.maxJobs, webhooks: options.maxJobs },
-  );
+      : { jobs: options.maxJobs, webhooks: options.maxJobs };
+  const jobs = createTransformationJobs(database, maxJobs);
+  const effects = createTransformationEffects(database, maxJobs);
   const configs = createTransformationConfigs({
     store: configStore,
     transformations: store,
@@ -72,6 +74,8 @@ export async function transformationsPipeline(
     records,
     storage,
     jobs: options.jobsOf?.(jobs) ?? jobs,
+    effects: options.effectsOf?.(effects) ?? effects,
+    lanes: log.lanes,
     places: await openGeoIp({ path: null, reportFault: (error) => faults.push(error) }),
     persons,
     capture: (events) => run.append(events),

@@ -18,12 +18,7 @@ import type { StepOutcome } from "../events/steps/step.ts";
 import type { GivenEvent, TextOutcome } from "./sandbox.ts";
 import type { Stage } from "./stage.ts";
 import { createTrail, type Passing, type Trail } from "./trail.ts";
-import type { TransformationJobs } from "./transformation-records.ts";
-
-export interface EventJob {
-  readonly stage: Stage;
-  readonly job: Parameters<TransformationJobs["add"]>[0];
-}
+import type { NewJob } from "./transformation-records.ts";
 
 /** What an event came to in a stage, and in those before. */
 export interface Count {
@@ -61,7 +56,9 @@ export class EventUnderWay implements GivenEvent {
   stage: Stage | undefined;
   captured: readonly CapturedEvent[] = NONE;
   /** What its transformations want to be called for later, once it is durable. */
-  jobs: readonly EventJob[] = NONE;
+  jobs: readonly NewJob[] = NONE;
+  /** Whether jobs went to the log with it. */
+  hasAsked = false;
   /** Set once what became of it is durable. */
   isDurable = false;
   counts: Count | undefined;

@@ -1,23 +1,29 @@
+import { cleanText } from "@hedgerow/core/events/clean-json";
 import type { CapturedEvent } from "@hedgerow/core/events/event";
 import type { Json } from "@hedgerow/core/json";
 import type { IngestionWarnings } from "../events/ingestion-warnings.ts";
 import type { PlaceRecords } from "../persons/geo-ip.ts";
 import { captureFrom } from "./capture-from-transformation.ts";
-import { type EventJob, EventUnderWay, uuidOf } from "./event-under-way.ts";
+import { asked, stored } from "./event-effects.ts";
+import { EventUnderWay, uuidOf } from "./event-under-way.ts";
 import type { InstanceHost, SandboxCapture, SandboxCause } from "./sandbox.ts";
 import type { Stage } from "./stage.ts";
 import type { StorageBuffer } from "./storage-buffer.ts";
 import type { TransformationJournal } from "./transformation-journal.ts";
-import type { TransformationJobs } from "./transformation-records.ts";
+import type { ConfigRef, NewJob, TransformationJobs } from "./transformation-records.ts";
 
 /** Answers what running transformations ask of the service. */
 export interface InstanceHosts {
   hostFor(stage: Stage): InstanceHost;
-  /** What became of events is durable: what they stored and asked for becomes so, too. */
+  /** What events have stored and asked for by now, as lines that the log keeps. */
+  seal(events: readonly EventUnderWay[]): readonly string[];
+  /** What became of events is durable: what they stored and asked for since then becomes so, too. */
   release(events: readonly EventUnderWay[]): void;
   /** Events begin anew with their first transformation: nothing that they stored or asked for remains. */
   undo(events: readonly EventUnderWay[]): void;
-  /** Hands over jobs that could not be handed over yet; never rejects. */
+  /** A job of an event was refused by its store. */
+  refused(job: NewJob): void;
+  /** Adds jobs that could not be added yet; never rejects. */
   flush(): Promise<void>;
 }
 
@@ -37,6 +43,7 @@ export function createInstanceHosts({
   clock,
   newUuid,
   siteUrl,
+  stageOf,
 }: {
   journal: TransformationJournal;
   places: PlaceRecords;
@@ -49,30 +56,32 @@ export function createInstanceHosts({
   clock: () => Date;
   newUuid: () => string;
   siteUrl: string;
+  /** The stage of a config that is at work. */
+  stageOf: (config: ConfigRef) => Stage | undefined;
 }): InstanceHosts {
-  /** Jobs of events that are durable. */
-  let ready: EventJob[] = [];
-  let handing: Promise<void> = Promise.resolve();
+  /** Jobs that events asked for when they were on their way to the disk. */
+  let ready: NewJob[] = [];
+  let adding: Promise<void> = Promise.resolve();
 
   /** The event under way that something hangs on, unless what became of it is durable. */
   function ownerOf({ event }: SandboxCause): EventUnderWay | undefined {
     return event instanceof EventUnderWay && !event.isDurable ? event : undefined;
   }
 
-  async function add(stage: Stage, job: EventJob["job"]): Promise<boolean> {
+  async function add(job: NewJob): Promise<boolean> {
     if ((await jobs.add(job)) !== "full") return true;
-    tellFull(stage);
+    tellFull(job);
     return false;
   }
 
-  /** Hands over jobs in their order; what fails is tried with the next. */
-  function handOver(): Promise<void> {
-    handing = handing.then(async () => {
+  /** Adds jobs in their order; what fails is tried with the next. */
+  function addReady(): Promise<void> {
+    adding = adding.then(async () => {
       const some = ready;
       ready = [];
-      for (const [index, { stage, job }] of some.entries()) {
+      for (const [index, job] of some.entries()) {
         try {
-          await add(stage, job);
+          await add(job);
         } catch (error) {
           reportFault(error, "jobs of transformations could not be kept");
           ready = [...some.slice(index), ...ready];
@@ -80,7 +89,7 @@ export function createInstanceHosts({
         }
       }
     });
-    return handing;
+    return adding;
   }
 
   /** By stage and uuid: how many events were captured from that one. */
@@ -99,47 +108,52 @@ export function createInstanceHosts({
   }
 
   /** By config: when its log was told last that jobs are refused, and how many were since. */
-  const full = new Map<number, { stage: Stage; toldAtMs: number; refused: number }>();
+  const full = new Map<number, { config: ConfigRef; toldAtMs: number; refused: number }>();
 
   /** Nobody may wait for the promise of a refused job. */
-  function tellFull(stage: Stage): void {
+  function tellFull({ projectId, configId }: ConfigRef): void {
     const nowMs = clock().getTime();
-    const known = full.get(stage.configId);
+    const known = full.get(configId);
     const refused = (known?.refused ?? 0) + 1;
     if (known && nowMs - known.toldAtMs < TELL_AGAIN_MS) {
       known.refused = refused;
       return;
     }
-    full.set(stage.configId, { stage, toldAtMs: nowMs, refused: 0 });
-    tellRefused(stage, refused);
+    const config = { projectId, configId };
+    const isTold = tellRefused(config, refused);
+    full.set(configId, { config, toldAtMs: nowMs, refused: isTold ? 0 : refused });
   }
 
   /** Those that were not told since others had just been. */
   function tellOthersFull(): void {
     const nowMs = clock().getTime();
-    for (const [configId, { stage, toldAtMs, refused }] of full) {
+    for (const [configId, { config, toldAtMs, refused }] of full) {
       if (nowMs - toldAtMs < TELL_AGAIN_MS) continue;
       full.delete(configId);
-      if (refused > 0) tellRefused(stage, refused);
+      if (refused > 0) tellRefused(config, refused);
     }
   }
 
-  function tellRefused(stage: Stage, refused: number): void {
+  /** Answers whether it could: not before the config is at work. */
+  function tellRefused(config: ConfigRef, refused: number): boolean {
+    const stage = stageOf(config);
+    if (!stage) return false;
     const count = refused === 1 ? "A job was" : `${refused} jobs were`;
     const message = `${count} refused: too many of this transformation wait.`;
     journal.log(stage, { source: "SYSTEM", level: "warn", message });
+    return true;
   }
 
   async function take(
     stage: Stage,
-    asked: SandboxCapture,
+    wanted: SandboxCapture,
     { event, hops }: SandboxCause,
   ): Promise<void> {
     const uuid = event ? uuidOf(event.event) : newUuid();
     // While its stage works on an event, what is captured belongs to it.
     const under = event instanceof EventUnderWay && event.stage === stage ? event : undefined;
     const source = under?.entry.event;
-    const made = captureFrom(stage, asked, {
+    const made = captureFrom(stage, wanted, {
       hops: event?.hops ?? hops ?? 0,
       uuid: source?.uuid ?? uuid,
       index: under
@@ -149,7 +163,7 @@ export function createInstanceHosts({
     });
     if ("refusal" in made) {
       const detail = `${stage.label}: ${REFUSALS[made.refusal]}`;
-      const sample = { event: asked.event, detail };
+      const sample = { event: wanted.event, detail };
       const type = `transformation_capture_${made.refusal.replace("-", "_")}`;
       warnings.note(stage.projectId, { type, sdk: NO_SDK, sample });
       throw new Error(`posthog.capture was refused: ${REFUSALS[made.refusal]}`);
@@ -171,20 +185,24 @@ export function createInstanceHosts({
       readStored: (key) => storage.get(stage, key),
       writeStored: (key, value, cause) => storage.set(stage, key, value, ownerOf(cause)),
       deleteStored: (key, cause) => storage.set(stage, key, undefined, ownerOf(cause)),
-      capture: (asked, cause) => take(stage, asked, cause),
+      capture: (wanted, cause) => take(stage, wanted, cause),
       async enqueueJob(name, payload: Json, runAt, cause) {
         const { projectId, configId } = stage;
+        // Once an event has passed with a job, nothing may be in the way of its being stored.
+        if (Number.isNaN(runAt.getTime()) || cleanText(name) !== name) {
+          throw new Error("the job cannot be stored");
+        }
         const job = { projectId, configId, name, payload, runAt };
         const owner = ownerOf(cause);
-        if (owner) owner.jobs = [...owner.jobs, { stage, job }];
-        else if (!(await add(stage, job))) {
+        if (owner) owner.jobs = [...owner.jobs, job];
+        else if (!(await add(job))) {
           throw new Error("too many jobs of this transformation wait");
         }
       },
       beginAnew(events) {
         for (const owner of events) {
           if (!(owner instanceof EventUnderWay)) continue;
-          owner.jobs = owner.jobs.filter(({ job }) => job.configId !== stage.configId);
+          owner.jobs = owner.jobs.filter(({ configId }) => configId !== stage.configId);
           owner.captured = owner.captured.filter(
             ({ properties }) => properties[FROM] !== stage.configId,
           );
@@ -195,13 +213,26 @@ export function createInstanceHosts({
       countMetric: (name, kind, value) => journal.countOwn(stage, name, { kind, value }),
     }),
 
+    seal(events) {
+      const lines = storage.seal(events).map(stored);
+      for (const one of events) {
+        if (one.jobs.length === 0) continue;
+        lines.push(...one.jobs.map(asked));
+        one.jobs = [];
+        one.hasAsked = true;
+      }
+      return lines;
+    },
+
     release(events) {
       storage.release(events);
       for (const one of events) {
         one.isDurable = true;
         ready.push(...one.jobs);
       }
-      if (ready.length > 0) void handOver();
+      if (ready.length > 0) void addReady();
+      // Whoever asked for jobs should not wait for them.
+      if (events.some(({ hasAsked }) => hasAsked)) void storage.flush();
     },
 
     undo(events) {
@@ -209,9 +240,11 @@ export function createInstanceHosts({
       for (const one of events) one.jobs = [];
     },
 
+    refused: tellFull,
+
     flush() {
       tellOthersFull();
-      return handOver();
+      return addReady();
     },
   };
 }

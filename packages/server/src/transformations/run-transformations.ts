@@ -15,6 +15,8 @@ export interface RunTransformationsDeps {
   readonly journal: TransformationJournal;
   /** Takes a stage out of work, with the reason. */
   readonly disable: (stage: Stage, reason: string) => void;
+  /** What events have stored and asked for, as lines: it is on its way to the log with them. */
+  readonly seal: (events: readonly EventUnderWay[]) => readonly string[];
   /** Told that what became of events is durable; or that it comes to nothing, and they begin anew. */
   readonly release: (events: readonly EventUnderWay[]) => void;
   readonly undo: (events: readonly EventUnderWay[]) => void;
@@ -137,6 +139,7 @@ async function passAll(
   stages: readonly Stage[],
   { halfway, lines }: LaneUnderWay,
   {
+    whenPassing,
     whenDurable,
     whenUndone,
     leaving,
@@ -157,6 +160,7 @@ async function passAll(
     return known ?? new EventUnderWay(entry, memory);
   });
   let passed: readonly EventUnderWay[] = [];
+  whenPassing?.(() => deps.seal(passed));
   whenDurable(() => {
     deps.release(passed);
     for (const { counts } of passed) {

@@ -5,6 +5,7 @@ import {
   EVENT_JOBS,
   type HourTally,
   MAX_LOG_LINES,
+  type TransformationEffects,
   type TransformationJobs,
   type TransformationLogEntry,
   type TransformationRecords,
@@ -16,6 +17,7 @@ export interface TransformationRecordsFixture {
   readonly records: TransformationRecords;
   readonly storage: TransformationStorage;
   readonly jobs: TransformationJobs;
+  readonly effects: TransformationEffects;
   enableConfig(config: ConfigRef, isEnabled: boolean): Promise<void>;
   /** Jobs that it keeps of one config. */
   readonly maxJobs: number;
@@ -282,6 +284,87 @@ export function describeTransformationRecords(open: () => Promise<Transformation
       expect(await jobs.claimPeriod(other, "runEveryHour", at("11:00:00"))).toBe(true);
       await fixture.removeConfig(config);
       expect(await claim("12:00:00")).toBe(false);
+    });
+  });
+
+  describe("effects of events", () => {
+    test("[TP-66] are taken once, all together with the position up to which they reach", async () => {
+      const { effects, storage, jobs } = fixture;
+      const [config, gone] = [await fixture.newConfig(), await fixture.newConfig()];
+      await fixture.removeConfig(gone);
+      const before = await effects.position();
+      const span = { after: before, upTo: before + 7 };
+      const job = { ...config, name: "a", payload: { a: [1n] }, runAt: at("10:00:00") };
+      const given = {
+        values: [
+          { ...config, key: "n", value: 1 },
+          { ...gone, key: "n", value: 1 },
+          { ...config, key: "n", value: 2 },
+          { ...config, key: "given up", value: 1 },
+          { ...config, key: "given up", value: undefined },
+        ],
+        jobs: [job, { ...job, ...gone }, { ...job, name: "b" }],
+      };
+      expect(await effects.take(span, given)).toEqual({
+        usages: [{ ...config, keys: 1, chars: 2 }],
+        refused: [],
+      });
+      const look = async () => ({
+        position: await effects.position(),
+        n: await storage.get(config, "n"),
+        givenUp: await storage.get(config, "given up"),
+        jobs: (await jobs.due(at("11:00:00"), 100))
+          .filter(({ configId }) => configId === config.configId)
+          .map(({ name, payload, attempts }) => [name, payload, attempts]),
+      });
+      const taken = {
+        position: before + 7,
+        n: 2,
+        givenUp: undefined,
+        jobs: [
+          ["a", { a: [1] }, 0],
+          ["b", { a: [1] }, 0],
+        ],
+      };
+      expect(await look()).toEqual(taken);
+      // Whoever did not hear of it tries again.
+      expect(await effects.take(span, given)).toBe("moved");
+      expect(await effects.take({ after: before + 8, upTo: before + 9 }, given)).toBe("moved");
+      expect(await look()).toEqual(taken);
+      const next = { values: [{ ...config, key: "n", value: 3 }], jobs: [] };
+      await effects.take({ after: before + 7, upTo: before + 8 }, next);
+      expect(await look()).toEqual({ ...taken, position: before + 8, n: 3 });
+      await fixture.removeConfig(config);
+    });
+
+    test("[TP-14] leave out jobs that are too many, and tell them", async () => {
+      const { effects, jobs } = fixture;
+      const config = await fixture.newConfig();
+      const job = (name: string) => ({ ...config, name, payload: null, runAt: at("10:00:00") });
+      for (let count = 2; count < fixture.maxJobs; count++) await jobs.add(job("a"));
+      const after = await effects.position();
+      const asked = ["b", "c", "d", WEBHOOK_JOB].map(job);
+      const values = [{ ...config, key: "a", value: 1 }];
+      const taken = await effects.take({ after, upTo: after + 1 }, { values, jobs: asked });
+      expect(taken).toMatchObject({ refused: [{ name: "d" }] });
+      expect(await jobs.add(job("e"))).toBe("full");
+      const due = await jobs.due(at("11:00:00"), 1_000);
+      const names = due
+        .filter(({ configId }) => configId === config.configId)
+        .map((one) => one.name);
+      expect(names.filter((name) => name !== "a").toSorted()).toEqual([WEBHOOK_JOB, "b", "c"]);
+      await fixture.removeConfig(config);
+    });
+
+    test("[TP-66] are not taken at all where one of them fails", async () => {
+      const { effects, storage } = fixture;
+      const config = await fixture.newConfig();
+      const after = await effects.position();
+      const jobs = [{ ...config, name: "a", payload: null, runAt: new Date(Number.NaN) }];
+      const values = [{ ...config, key: "a", value: 1 }];
+      await expect(effects.take({ after, upTo: after + 1 }, { values, jobs })).rejects.toThrow();
+      expect(await effects.position()).toBe(after);
+      expect(await storage.get(config, "a")).toBeUndefined();
     });
   });
 }

@@ -139,6 +139,8 @@ export interface TransformationJob extends ConfigRef {
   readonly attempts: number;
 }
 
+export type NewJob = Omit<TransformationJob, "id" | "attempts">;
+
 export type ScheduledTask = "runEveryMinute" | "runEveryHour" | "runEveryDay";
 
 /** What transformations want to be called for later. At least once: what is begun stays until it is finished. */
@@ -147,7 +149,7 @@ export interface TransformationJobs {
    * Refuses beyond {@link MAX_JOBS} jobs of one config, and beyond {@link MAX_WEBHOOKS} webhooks; `gone`
    * when the config is.
    */
-  add(job: Omit<TransformationJob, "id" | "attempts">): Promise<"added" | "full" | "gone">;
+  add(job: NewJob): Promise<"added" | "full" | "gone">;
   /**
    * Jobs of enabled configs that are due, oldest first: of each config no more than some, and none of
    * those that are excepted.
@@ -174,6 +176,31 @@ export const WEBHOOK_JOB = "$webhook";
 export const EVENT_JOBS = { onEvent: "$onEvent", exportEvents: "$exportEvents" } as const;
 /** Jobs that no source asked for. */
 export const DELIVERY_JOBS: readonly string[] = [WEBHOOK_JOB, ...Object.values(EVENT_JOBS)];
+
+/** What transformations stored and asked for while they worked on events that have passed. */
+export interface EventEffects {
+  /** In order: of two values for a key the later one counts. */
+  readonly values: readonly StoredValue[];
+  readonly jobs: readonly NewJob[];
+}
+
+/** Takes effects of events to where they belong, in the order in which the log keeps them, each once. */
+export interface TransformationEffects {
+  /** Position in the log up to which effects have been taken; 0 where none have been. */
+  position(): Promise<number>;
+  /**
+   * Takes all effects between two positions, in one transaction with the second one. `moved` when the
+   * first is not where it stands: nothing is taken then. Values are written as by
+   * {@link TransformationStorage.write}, jobs added as by {@link TransformationJobs.add}; `refused`: those
+   * that were too many. What is of configs that are gone is left out.
+   */
+  take(
+    span: { readonly after: number; readonly upTo: number },
+    effects: EventEffects,
+  ): Promise<
+    { readonly usages: readonly StorageUsage[]; readonly refused: readonly NewJob[] } | "moved"
+  >;
+}
 
 /** Most jobs of one config that wait. */
 export const MAX_JOBS = 1_000;

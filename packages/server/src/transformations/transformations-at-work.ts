@@ -1,5 +1,6 @@
 import type { CapturedEvent } from "@hedgerow/core/events/event";
 import type { ConfigProblem } from "@hedgerow/core/transformations/transformation";
+import type { LogLanes } from "../events/event-log.ts";
 import type { EventRows } from "../events/event-store.ts";
 import type { IngestionWarnings } from "../events/ingestion-warnings.ts";
 import type { Step } from "../events/steps/step.ts";
@@ -9,6 +10,7 @@ import { atMost } from "../platform/at-most.ts";
 import type { GuardedRequestOptions } from "../platform/guarded-request.ts";
 import { createChains } from "./chains.ts";
 import { createEventDelivery } from "./deliver-events.ts";
+import { createHandOver } from "./event-effects.ts";
 import { createInstanceHosts } from "./instance-hosts.ts";
 import { createNeighbours } from "./neighbours.ts";
 import { createRunLater } from "./run-later.ts";
@@ -19,6 +21,7 @@ import { createStorageBuffer } from "./storage-buffer.ts";
 import type { TransformationConfigStore } from "./transformation-config-store.ts";
 import { createTransformationJournal, type JournalObserver } from "./transformation-journal.ts";
 import type {
+  TransformationEffects,
   TransformationJobs,
   TransformationRecords,
   TransformationStorage,
@@ -55,6 +58,9 @@ export interface AtWorkDeps {
   readonly records: TransformationRecords;
   readonly storage: TransformationStorage;
   readonly jobs: TransformationJobs;
+  /** What events stored and asked for, as it comes from the log. */
+  readonly effects: TransformationEffects;
+  readonly lanes: Pick<LogLanes, "effects" | "forgetEffects">;
   readonly places: PlaceRecords;
   readonly persons: Pick<PersonStore, "personByDistinctId">;
   /** Takes events that transformations capture outside of events; survives a crash. */
@@ -96,10 +102,15 @@ export async function startTransformations(deps: AtWorkDeps): Promise<Transforma
   const journal = createTransformationJournal({
     ...{ records: deps.records, clock, newUuid, observer: deps.observer, reportFault },
   });
-  const storage = createStorageBuffer({ storage: deps.storage, reportFault });
+  const handOver = createHandOver({
+    ...{ log: deps.lanes, effects: deps.effects, reportFault },
+    onRefused: (job) => hosts.refused(job),
+  });
+  const storage = createStorageBuffer({ storage: deps.storage, handOver, reportFault });
   const hosts = createInstanceHosts({
     ...{ journal, places: deps.places, storage, jobs, capture: deps.capture, warnings },
     ...{ clock, newUuid, siteUrl, reportFault },
+    stageOf: ({ projectId, configId }) => chains.stage(projectId, configId),
   });
   const chains = createChains({
     ...{ configs: deps.configs, sandbox: deps.sandbox, hostFor: hosts.hostFor, reportFault },
@@ -180,6 +191,8 @@ export async function startTransformations(deps: AtWorkDeps): Promise<Transforma
     }
   }
 
+  // Before anybody reads what is stored, and before any lane goes on.
+  while (!(await handOver()).isAll);
   await chains.load();
   let flushing: Promise<void> | undefined;
   const timers = [
@@ -200,7 +213,7 @@ export async function startTransformations(deps: AtWorkDeps): Promise<Transforma
   return {
     step: runTransformations({
       ...{ chains, journal, disable, siteUrl },
-      ...{ release: hosts.release, undo: hosts.undo },
+      ...{ seal: hosts.seal, release: hosts.release, undo: hosts.undo },
       neighbours: createNeighbours(),
     }),
     isAtWork: (projectId) => (chains.get(projectId)?.transforming.length ?? 0) > 0,

@@ -1,6 +1,6 @@
 import type { Json } from "@hedgerow/core/json";
 import { addDurations, type DurationCounts } from "@hedgerow/core/transformations/durations";
-import { type Kysely, sql, type Transaction } from "kysely";
+import { type Insertable, type Kysely, sql, type Transaction } from "kysely";
 import {
   type ConfigRef,
   DELIVERY_JOBS,
@@ -10,8 +10,11 @@ import {
   MAX_JOBS,
   MAX_LOG_LINES,
   MAX_WEBHOOKS,
+  type NewJob,
   type OwnMetric,
   type StorageUsage,
+  type StoredValue,
+  type TransformationEffects,
   type TransformationJobs,
   type TransformationLogEntry,
   type TransformationRecords,
@@ -19,6 +22,7 @@ import {
 } from "../../transformations/transformation-records.ts";
 import { decodeInstant, decodeJson, encodeBoolean, encodeInstant, encodeJson } from "./codec.ts";
 import { containsText } from "./contains-text.ts";
+import { inTurns } from "./in-turns.ts";
 import type { Schema } from "./schema.ts";
 import type { SqlDatabase } from "./sql-database.ts";
 
@@ -237,40 +241,50 @@ export function createTransformationStorage({ reads, writes }: SqlDatabase): Tra
     usage: (config) => usageOf(reads, config),
 
     async write(values) {
-      const last = new Map(values.map((one) => [`${one.configId} ${one.key}`, one]));
-      return writes.transaction().execute(async (transaction) => {
-        const isKnown = await knownConfigs(transaction, values);
-        const configs = new Map<number, ConfigRef>();
-        for (const one of last.values()) {
-          if (!isKnown(one)) continue;
-          const { projectId, configId, key, value } = one;
-          configs.set(configId, { projectId, configId });
-          if (value === undefined) {
-            await transaction
-              .deleteFrom("transformation_storage")
-              .where("config_id", "=", configId)
-              .where("key", "=", key)
-              .execute();
-            continue;
-          }
-          const text = encodeJson(value);
-          await transaction
-            .insertInto("transformation_storage")
-            .values({ config_id: configId, key, value: text, chars: key.length + text.length })
-            .onConflict((conflict) =>
-              conflict.columns(["config_id", "key"]).doUpdateSet({
-                value: sql`excluded.value`,
-                chars: sql`excluded.chars`,
-              }),
-            )
-            .execute();
-        }
-        const usages: StorageUsage[] = [];
-        for (const config of configs.values()) usages.push(await usageOf(transaction, config));
-        return usages;
-      });
+      return writes.transaction().execute((transaction) => writeValues(transaction, values));
     },
   };
+}
+
+/** See {@link TransformationStorage.write}. */
+async function writeValues(
+  transaction: Transaction<Schema>,
+  values: readonly StoredValue[],
+): Promise<readonly StorageUsage[]> {
+  const isKnown = await knownConfigs(transaction, values);
+  const last = new Map(
+    values.filter(isKnown).map((one) => [`${one.configId} ${one.key}`, one] as const),
+  );
+  const configs = new Map<number, ConfigRef>();
+  const rows: Insertable<Schema["transformation_storage"]>[] = [];
+  for (const { projectId, configId, key, value } of last.values()) {
+    configs.set(configId, { projectId, configId });
+    if (value === undefined) {
+      await transaction
+        .deleteFrom("transformation_storage")
+        .where("config_id", "=", configId)
+        .where("key", "=", key)
+        .execute();
+      continue;
+    }
+    const text = encodeJson(value);
+    rows.push({ config_id: configId, key, value: text, chars: key.length + text.length });
+  }
+  for await (const some of inTurns(rows, ROWS)) {
+    await transaction
+      .insertInto("transformation_storage")
+      .values(some)
+      .onConflict((conflict) =>
+        conflict.columns(["config_id", "key"]).doUpdateSet({
+          value: sql`excluded.value`,
+          chars: sql`excluded.chars`,
+        }),
+      )
+      .execute();
+  }
+  const usages: StorageUsage[] = [];
+  for (const config of configs.values()) usages.push(await usageOf(transaction, config));
+  return usages;
 }
 
 async function usageOf(
@@ -285,38 +299,110 @@ async function usageOf(
   return { projectId, configId, keys: Number(keys), chars: Number(chars ?? 0) };
 }
 
-const BOUNDS = { jobs: MAX_JOBS, webhooks: MAX_WEBHOOKS };
+interface JobBounds {
+  readonly jobs: number;
+  readonly webhooks: number;
+}
+
+const BOUNDS: JobBounds = { jobs: MAX_JOBS, webhooks: MAX_WEBHOOKS };
+
+/** Adds jobs in their order; answers which were too many. */
+async function addJobs(
+  transaction: Transaction<Schema>,
+  asked: readonly NewJob[],
+  bounds: JobBounds,
+): Promise<{ readonly isKnown: (job: ConfigRef) => boolean; readonly refused: readonly NewJob[] }> {
+  const isKnown = await knownConfigs(transaction, asked);
+  /** By config and kind: how many more there may be. */
+  const room = new Map<string, number>();
+  const refused: NewJob[] = [];
+  const rows: Insertable<Schema["transformation_jobs"]>[] = [];
+  for (const job of asked) {
+    if (!isKnown(job)) continue;
+    const { configId, projectId, name, payload, runAt } = job;
+    const isDelivery = DELIVERY_JOBS.includes(name);
+    const kind = `${configId} ${isDelivery}`;
+    let left = room.get(kind);
+    if (left === undefined) {
+      const { count } = await transaction
+        .selectFrom("transformation_jobs")
+        .select(({ fn }) => fn.countAll().as("count"))
+        .where("config_id", "=", configId)
+        .where("name", isDelivery ? "in" : "not in", DELIVERY_JOBS)
+        .executeTakeFirstOrThrow();
+      left = (isDelivery ? bounds.webhooks : bounds.jobs) - Number(count);
+    }
+    room.set(kind, left - 1);
+    if (left <= 0) {
+      refused.push(job);
+      continue;
+    }
+    rows.push({
+      config_id: configId,
+      project_id: projectId,
+      name,
+      payload: encodeJson(payload),
+      run_at: encodeInstant(runAt),
+      attempts: 0,
+    });
+  }
+  for await (const some of inTurns(rows, ROWS)) {
+    await transaction.insertInto("transformation_jobs").values(some).execute();
+  }
+  return { isKnown, refused };
+}
+
+/** The consumer of the event log whose effects are what transformations store and ask for. */
+const EFFECTS_CONSUMER = "transformations";
+
+/** {@link TransformationEffects} on SQL. */
+export function createTransformationEffects(
+  { reads, writes }: SqlDatabase,
+  bounds: JobBounds = BOUNDS,
+): TransformationEffects {
+  return {
+    async position() {
+      const row = await reads
+        .selectFrom("consumer_positions")
+        .select("position")
+        .where("name", "=", EFFECTS_CONSUMER)
+        .executeTakeFirst();
+      return row?.position ?? 0;
+    },
+
+    take({ after, upTo }, { values, jobs }) {
+      return writes.transaction().execute(async (transaction) => {
+        await transaction
+          .insertInto("consumer_positions")
+          .values({ name: EFFECTS_CONSUMER, position: 0 })
+          .onConflict((conflict) => conflict.column("name").doNothing())
+          .execute();
+        const { numUpdatedRows } = await transaction
+          .updateTable("consumer_positions")
+          .set({ position: upTo })
+          .where("name", "=", EFFECTS_CONSUMER)
+          .where("position", "=", after)
+          .executeTakeFirst();
+        if (numUpdatedRows === 0n) return "moved";
+        const usages = await writeValues(transaction, values);
+        const { refused } = await addJobs(transaction, jobs, bounds);
+        return { usages, refused };
+      });
+    },
+  };
+}
 
 /** {@link TransformationJobs} on SQL. */
 export function createTransformationJobs(
   { reads, writes }: SqlDatabase,
-  bounds: { readonly jobs: number; readonly webhooks: number } = BOUNDS,
+  bounds: JobBounds = BOUNDS,
 ): TransformationJobs {
   return {
-    add({ projectId, configId, name, payload, runAt }) {
-      const isDelivery = DELIVERY_JOBS.includes(name);
+    add(job) {
       return writes.transaction().execute(async (transaction) => {
-        const isKnown = await knownConfigs(transaction, [{ projectId, configId }]);
-        if (!isKnown({ projectId, configId })) return "gone";
-        const { count } = await transaction
-          .selectFrom("transformation_jobs")
-          .select(({ fn }) => fn.countAll().as("count"))
-          .where("config_id", "=", configId)
-          .where("name", isDelivery ? "in" : "not in", DELIVERY_JOBS)
-          .executeTakeFirstOrThrow();
-        if (Number(count) >= (isDelivery ? bounds.webhooks : bounds.jobs)) return "full";
-        await transaction
-          .insertInto("transformation_jobs")
-          .values({
-            config_id: configId,
-            project_id: projectId,
-            name,
-            payload: encodeJson(payload),
-            run_at: encodeInstant(runAt),
-            attempts: 0,
-          })
-          .execute();
-        return "added";
+        const { isKnown, refused } = await addJobs(transaction, [job], bounds);
+        if (!isKnown(job)) return "gone";
+        return refused.length > 0 ? "full" : "added";
       });
     },
 

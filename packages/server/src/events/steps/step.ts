@@ -30,6 +30,11 @@ export type StepOutcome =
 
 /** How events come to a step. */
 export interface StepOccasion {
+  /**
+   * Has lines kept in the log, in the commit with what became of the events: asked for once they are
+   * on their way there. Not given where events are in no lane.
+   */
+  readonly whenPassing?: (give: () => readonly string[]) => void;
   /** Has something told once what became of the events is durable: they do not pass again then. */
   readonly whenDurable: (tell: () => void) => void;
   /** Has something told once it is known that what became of the events comes to nothing. */
@@ -228,6 +233,7 @@ export async function runSteps(
  */
 function occasionOf(run: StepsRun) {
   let state: "under way" | "accepted" | "undone" = "under way";
+  const passing: (() => readonly string[])[] = [];
   const durable: (() => void)[] = [];
   const undone: (() => void)[] = [];
   const { leaving } = run;
@@ -239,6 +245,12 @@ function occasionOf(run: StepsRun) {
         from(position) {
           leftFrom = Math.min(leftFrom ?? position, position);
         },
+      },
+    }),
+    ...(run.whenPassing && {
+      whenPassing(give) {
+        if (state === "accepted") run.whenPassing?.(give);
+        else if (state === "under way") passing.push(give);
       },
     }),
     whenDurable(tell) {
@@ -256,6 +268,7 @@ function occasionOf(run: StepsRun) {
     accept() {
       state = "accepted";
       if (leftFrom !== undefined) leaving?.from(leftFrom);
+      for (const give of passing) run.whenPassing?.(give);
       for (const tell of durable) run.whenDurable(tell);
       for (const tell of undone) run.whenUndone?.(tell);
     },

@@ -1,0 +1,126 @@
+import { spawn } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { describe, expect, it } from "vitest";
+import { decodeJson } from "../engines/sql/codec.ts";
+import { temporaryPipeline } from "../events/pipeline.setup.ts";
+import { transformationsPipeline } from "./at-work.setup.ts";
+import type { DeadlyCall } from "./effects-process.setup.ts";
+
+/** More of them take minutes: set the variable to 20 before a release. */
+const ROUNDS = Number(process.env.HEDGEROW_CRASH_ROUNDS ?? 3);
+
+/** How a process dies: some time after its first acknowledgement, or after a call by itself. */
+type Death = { readonly afterMs: number } | readonly [after: DeadlyCall, at: number];
+
+/** Numbers its events by a counter in its storage, in turns, and asks for a job for each. */
+const NUMBERS = `export const jobs = { later() {} };
+  let turn = Promise.resolve();
+  export function processEvent(event, meta) {
+    const mine = turn.then(async () => {
+      const n = (await meta.storage.get("n", 0)) + 1;
+      await meta.storage.set("n", n);
+      if (n % 2 === 0) await meta.storage.set("even", n);
+      else await meta.storage.del("even");
+      await meta.jobs.later({ n, uuid: event.uuid }).runIn(50, "weeks");
+      event.properties.n = n;
+      return n % 13 === 0 ? null : event;
+    });
+    turn = mine.catch(() => {});
+    return mine;
+  }`;
+
+/** Answers how many events were acknowledged. */
+async function captureUntilKilled(
+  folder: string,
+  projectId: number,
+  death: Death,
+): Promise<number> {
+  const script = fileURLToPath(new URL("./effects-process.setup.ts", import.meta.url));
+  const child = spawn(
+    process.execPath,
+    [
+      ...["--import", "tsx", "--conditions=source", script, folder, String(projectId)],
+      ...("afterMs" in death ? [] : death.map(String)),
+    ],
+    { stdio: ["ignore", "pipe", "inherit"] },
+  );
+  let output = "";
+  const ended = new Promise<NodeJS.Signals | null>((resolve) => {
+    child.once("close", (_code, signal) => resolve(signal));
+  });
+  child.stdout.setEncoding("utf8");
+  child.stdout.on("data", (text: string) => {
+    if (output === "" && "afterMs" in death) setTimeout(() => child.kill("SIGKILL"), death.afterMs);
+    output += text;
+  });
+  expect(await ended).toBe("SIGKILL");
+  return Number(output.slice(0, output.lastIndexOf("\n")).split("\n").at(-1));
+}
+
+/** Lets one process after the other die in its own way, and looks at what is stored then. */
+async function expectExactlyTogether(deaths: readonly Death[]): Promise<void> {
+  const first = temporaryPipeline();
+  const { folder } = first;
+  const before = await transformationsPipeline({ pipeline: first });
+  const projectId = await before.newProject();
+  const config = await before.enable(projectId, "Numbers", NUMBERS);
+  await before.stop();
+  await first.closeStores();
+
+  let acknowledged = 0;
+  for (const death of deaths) acknowledged += await captureUntilKilled(folder, projectId, death);
+
+  const pipeline = temporaryPipeline(folder);
+  const run = await transformationsPipeline({ pipeline, maxJobs: Number.MAX_SAFE_INTEGER });
+  await run.settle();
+  await run.work.flush();
+  const { database } = await pipeline.openStores();
+  const rows = await database.reads.selectFrom("transformation_jobs").select("payload").execute();
+  const jobs = rows.map(({ payload }) => decodeJson<{ n: number; uuid: string }>(payload));
+  // Each event that has left its lane has a number of its own, and one job with it.
+  const numbers = jobs.map(({ n }) => n).toSorted((a, b) => a - b);
+  expect(new Set(numbers).size).toBe(numbers.length);
+  expect(numbers.length).toBeGreaterThanOrEqual(acknowledged);
+  const numberOf = new Map(jobs.map(({ n, uuid }) => [uuid, n]));
+  expect(numberOf.size).toBe(numbers.length);
+  const ref = { projectId, configId: config.id };
+  expect(await run.storage.get(ref, "n")).toBe(numbers.at(-1));
+  const even = (numbers.at(-1) ?? 0) % 2 === 0 ? numbers.at(-1) : undefined;
+  expect(await run.storage.get(ref, "even")).toBe(even);
+  let stored = 0;
+  for (let offset = 0; ; offset += 1_000) {
+    const query = { projectId, limit: 1_000, offset, order: "oldest-first" } as const;
+    const { events, hasMore } = await run.events.events(query);
+    for (const { uuid, properties } of events) {
+      expect(properties.n).toBe(numberOf.get(uuid));
+      expect(properties.n).not.toBe(undefined);
+    }
+    stored += events.length;
+    if (!hasMore) break;
+  }
+  expect(stored).toBe(numbers.filter((n) => n % 13 !== 0).length);
+  expect(run.faults).toEqual([]);
+  await run.close();
+}
+
+describe("a process killed while transformations store and ask for jobs", () => {
+  it(
+    "[TP-66] has stored and asked for exactly what the events have that left their lane, at random moments",
+    () =>
+      expectExactlyTogether(
+        Array.from({ length: ROUNDS }, () => ({ afterMs: 20 + Math.random() * 1_000 })),
+      ),
+    60_000 + ROUNDS * 20_000,
+  );
+
+  it(
+    "[TP-66] has so when nobody heard of a commit, in the log or in the store",
+    () =>
+      expectExactlyTogether([
+        ["pass", 2],
+        ["take", 2],
+        ["forgetEffects", 3],
+      ]),
+    180_000,
+  );
+});
