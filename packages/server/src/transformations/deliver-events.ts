@@ -155,7 +155,7 @@ export function createEventDelivery({
   ): Promise<void> {
     const { projectId, configId } = stage;
     const runAt = new Date(clock().getTime() + pauseMs);
-    const added = await jobs.add({ projectId, configId, name, payload, runAt });
+    const added = await jobs.add({ projectId, configId, name, payload, runAt, hops: 0 });
     const next =
       added === "full"
         ? "given up, since too many jobs of this transformation wait"

@@ -1,6 +1,7 @@
 import { cleanText } from "@hedgerow/core/events/clean-json";
 import type { CapturedEvent } from "@hedgerow/core/events/event";
 import type { Json } from "@hedgerow/core/json";
+import { MAX_HOPS } from "@hedgerow/core/transformations/plugin-event";
 import type { IngestionWarnings } from "../events/ingestion-warnings.ts";
 import type { PlaceRecords } from "../persons/geo-ip.ts";
 import { captureFrom } from "./capture-from-transformation.ts";
@@ -144,17 +145,15 @@ export function createInstanceHosts({
     return true;
   }
 
-  async function take(
-    stage: Stage,
-    wanted: SandboxCapture,
-    { event, hops }: SandboxCause,
-  ): Promise<void> {
-    const uuid = event ? uuidOf(event.event) : newUuid();
+  async function take(stage: Stage, wanted: SandboxCapture, cause: SandboxCause): Promise<void> {
+    const { event } = cause;
+    // Of an event that asked for a job, no more is known than how deep it is.
+    const uuid = (event && uuidOf(event.event)) || newUuid();
     // While its stage works on an event, what is captured belongs to it.
     const under = event instanceof EventUnderWay && event.stage === stage ? event : undefined;
     const source = under?.entry.event;
     const made = captureFrom(stage, wanted, {
-      hops: event?.hops ?? hops ?? 0,
+      hops: depthOf(cause),
       uuid: source?.uuid ?? uuid,
       index: under
         ? under.captured.filter((one) => one.properties[FROM] === stage.configId).length
@@ -192,7 +191,8 @@ export function createInstanceHosts({
         if (Number.isNaN(runAt.getTime()) || cleanText(name) !== name) {
           throw new Error("the job cannot be stored");
         }
-        const job = { projectId, configId, name, payload, runAt };
+        const hops = Math.min(MAX_HOPS, Math.ceil(depthOf(cause)));
+        const job = { projectId, configId, name, payload, runAt, hops };
         const owner = ownerOf(cause);
         if (owner) owner.jobs = [...owner.jobs, job];
         else if (!(await add(job))) {
@@ -247,6 +247,10 @@ export function createInstanceHosts({
       return addReady();
     },
   };
+}
+
+function depthOf({ event, hops }: SandboxCause): number {
+  return event?.hops ?? hops ?? 0;
 }
 
 /** Names the config that captured an event. */

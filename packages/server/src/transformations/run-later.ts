@@ -1,4 +1,5 @@
 import { isJsonObject } from "@hedgerow/core/json";
+import { HOPS_PROPERTY } from "@hedgerow/core/transformations/plugin-event";
 import type { Chains } from "./chains.ts";
 import type { EventDelivery } from "./deliver-events.ts";
 import type { SandboxCall } from "./sandbox.ts";
@@ -176,11 +177,12 @@ export function createRunLater({
 }
 
 /** What a job calls. */
-function callOf({ name, payload }: TransformationJob): SandboxCall {
+function callOf({ name, payload, hops }: TransformationJob): SandboxCall {
   for (const kind of ["onEvent", "exportEvents"] as const) {
     if (name === EVENT_JOBS[kind] && isJsonObject(payload)) return { kind, event: payload };
   }
-  return { kind: "job", name, payload };
+  const event = { properties: { [HOPS_PROPERTY]: hops } };
+  return { kind: "job", name, payload, ...(hops > 0 && { event }) };
 }
 
 const FAULT = "jobs of transformations could not be run";

@@ -186,11 +186,19 @@ export type TextOutcome =
   | Exclude<EventOutcome, { kind: "keep" }>
   | { readonly kind: "not-run" };
 
-/** A call beside the stream of events. Jobs are called as `{ kind: "job", name, payload }`. */
+/**
+ * A call beside the stream of events. Jobs are called as `{ kind: "job", name, payload }`, with what is
+ * known of the event that asked for it where that was captured by transformations: how deep.
+ */
 export type SandboxCall =
   | { readonly kind: "runEveryMinute" | "runEveryHour" | "runEveryDay" | "teardownPlugin" }
   | { readonly kind: "onEvent" | "exportEvents" | "composeWebhook"; readonly event: SandboxEvent }
-  | { readonly kind: "job"; readonly name: string; readonly payload: Json };
+  | {
+      readonly kind: "job";
+      readonly name: string;
+      readonly payload: Json;
+      readonly event?: SandboxEvent;
+    };
 
 /** `value` is what the function answered, as far as JSON can tell it; null for nothing. */
 export type CallOutcome =

@@ -96,7 +96,7 @@ describe("what transformations store", () => {
     await before.set(2);
     await before.pass([first]);
     await before.set(3, second);
-    const job = { ...config, name: "a", payload: null, runAt: new Date(0) };
+    const job = { ...config, name: "a", payload: null, hops: 0, runAt: new Date(0) };
     await before.pass([second], [asked(job)]);
     await before.set(undefined);
     const after = await open(pipeline, { config });
@@ -191,7 +191,7 @@ describe("what transformations store", () => {
     });
     const { config, buffer, set, get, kept, pass, jobs, faults } = run;
     const [first, second] = [{}, {}];
-    const job = { ...config, name: "a", payload: null, runAt: new Date(0) };
+    const job = { ...config, name: "a", payload: null, hops: 0, runAt: new Date(0) };
     await set(1, first);
     await pass([first], [asked(job)]);
     buffer.release([first]);

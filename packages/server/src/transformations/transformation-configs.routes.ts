@@ -388,6 +388,7 @@ export function transformationConfigRoutes(
         name: type,
         payload: payload as Json,
         runAt: clock(),
+        hops: 0,
       });
       if (added === "gone") throw new Refusal("not_found", "Not found.");
       if (added === "full") throw new Refusal("throttled", "Too many jobs wait already.");

@@ -201,10 +201,22 @@ export function describeTransformationRecords(open: () => Promise<Transformation
     test("[TP-13] stay until they are finished, and are told when they are due", async () => {
       const { jobs } = fixture;
       const config = await fixture.newConfig();
-      await jobs.add({ ...config, name: "later", payload: null, runAt: at("11:00:00") });
-      await jobs.add({ ...config, name: "soon", payload: { a: [1] }, runAt: at("10:00:00") });
+      await jobs.add({ ...config, name: "later", payload: null, hops: 0, runAt: at("11:00:00") });
+      await jobs.add({
+        ...config,
+        name: "soon",
+        payload: { a: [1] },
+        hops: 2,
+        runAt: at("10:00:00"),
+      });
       const [soon, ...more] = await jobs.due(at("10:30:00"), 10);
-      expect(soon).toMatchObject({ ...config, name: "soon", payload: { a: [1] }, attempts: 0 });
+      expect(soon).toMatchObject({
+        ...config,
+        name: "soon",
+        payload: { a: [1] },
+        hops: 2,
+        attempts: 0,
+      });
       expect(more).toEqual([]);
       await jobs.postpone(soon?.id ?? 0, at("10:35:00"), 0);
       expect(await jobs.due(at("10:35:00"), 10)).toMatchObject([{ name: "soon", attempts: 0 }]);
@@ -219,14 +231,14 @@ export function describeTransformationRecords(open: () => Promise<Transformation
       expect(await jobs.due(at("11:00:00"), 10)).toMatchObject([{ name: "later" }]);
       await fixture.removeConfig(config);
       expect(await jobs.due(at("11:00:00"), 10)).toEqual([]);
-      const job = { ...config, name: "a", payload: null, runAt: at("10:00:00") };
+      const job = { ...config, name: "a", payload: null, hops: 0, runAt: at("10:00:00") };
       expect(await jobs.add(job)).toBe("gone");
     });
 
     test("[TP-13] of one config do not come before the first ones of others", async () => {
       const { jobs } = fixture;
       const [config, other] = [await fixture.newConfig(), await fixture.newConfig()];
-      const job = { name: "a", payload: null };
+      const job = { name: "a", payload: null, hops: 0 };
       for (const minute of ["01", "02", "03"]) {
         await jobs.add({ ...config, ...job, runAt: at(`10:${minute}:00`) });
       }
@@ -247,7 +259,7 @@ export function describeTransformationRecords(open: () => Promise<Transformation
     test("[TP-13] of a config that is not enabled are not due", async () => {
       const { jobs } = fixture;
       const config = await fixture.newConfig();
-      await jobs.add({ ...config, name: "a", payload: null, runAt: at("10:00:00") });
+      await jobs.add({ ...config, name: "a", payload: null, hops: 0, runAt: at("10:00:00") });
       await fixture.enableConfig(config, false);
       expect(await jobs.due(at("11:00:00"), 10)).not.toContainEqual(
         expect.objectContaining(config),
@@ -260,7 +272,7 @@ export function describeTransformationRecords(open: () => Promise<Transformation
     test("[TP-14] are bounded in number for each config", async () => {
       const { jobs } = fixture;
       const [config, other] = [await fixture.newConfig(), await fixture.newConfig()];
-      const job = { name: "a", payload: null, runAt: at("10:00:00") };
+      const job = { name: "a", payload: null, hops: 0, runAt: at("10:00:00") };
       for (let count = 0; count < fixture.maxJobs; count++) await jobs.add({ ...config, ...job });
       expect(await jobs.add({ ...config, ...job })).toBe("full");
       expect(await jobs.add({ ...other, ...job })).toBe("added");
@@ -294,7 +306,7 @@ export function describeTransformationRecords(open: () => Promise<Transformation
       await fixture.removeConfig(gone);
       const before = await effects.position();
       const span = { after: before, upTo: before + 7 };
-      const job = { ...config, name: "a", payload: { a: [1n] }, runAt: at("10:00:00") };
+      const job = { ...config, name: "a", payload: { a: [1n] }, hops: 1, runAt: at("10:00:00") };
       const given = {
         values: [
           { ...config, key: "n", value: 1 },
@@ -315,15 +327,15 @@ export function describeTransformationRecords(open: () => Promise<Transformation
         givenUp: await storage.get(config, "given up"),
         jobs: (await jobs.due(at("11:00:00"), 100))
           .filter(({ configId }) => configId === config.configId)
-          .map(({ name, payload, attempts }) => [name, payload, attempts]),
+          .map(({ name, payload, hops, attempts }) => [name, payload, hops, attempts]),
       });
       const taken = {
         position: before + 7,
         n: 2,
         givenUp: undefined,
         jobs: [
-          ["a", { a: [1] }, 0],
-          ["b", { a: [1] }, 0],
+          ["a", { a: [1] }, 1, 0],
+          ["b", { a: [1] }, 1, 0],
         ],
       };
       expect(await look()).toEqual(taken);
@@ -340,7 +352,13 @@ export function describeTransformationRecords(open: () => Promise<Transformation
     test("[TP-14] leave out jobs that are too many, and tell them", async () => {
       const { effects, jobs } = fixture;
       const config = await fixture.newConfig();
-      const job = (name: string) => ({ ...config, name, payload: null, runAt: at("10:00:00") });
+      const job = (name: string) => ({
+        ...config,
+        name,
+        payload: null,
+        hops: 0,
+        runAt: at("10:00:00"),
+      });
       for (let count = 2; count < fixture.maxJobs; count++) await jobs.add(job("a"));
       const after = await effects.position();
       const asked = ["b", "c", "d", WEBHOOK_JOB].map(job);
@@ -360,7 +378,7 @@ export function describeTransformationRecords(open: () => Promise<Transformation
       const { effects, storage } = fixture;
       const config = await fixture.newConfig();
       const after = await effects.position();
-      const jobs = [{ ...config, name: "a", payload: null, runAt: new Date(Number.NaN) }];
+      const jobs = [{ ...config, name: "a", payload: null, hops: 0, runAt: new Date(Number.NaN) }];
       const values = [{ ...config, key: "a", value: 1 }];
       await expect(effects.take({ after, upTo: after + 1 }, { values, jobs })).rejects.toThrow();
       expect(await effects.position()).toBe(after);

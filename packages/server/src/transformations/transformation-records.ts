@@ -137,6 +137,8 @@ export interface TransformationJob extends ConfigRef {
   readonly runAt: Date;
   /** How often it was begun before. */
   readonly attempts: number;
+  /** How deep the event was captured by transformations that it was asked for by; 0 without one. */
+  readonly hops: number;
 }
 
 export type NewJob = Omit<TransformationJob, "id" | "attempts">;

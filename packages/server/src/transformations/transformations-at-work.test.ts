@@ -1,5 +1,6 @@
 import { createServer, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
 import type { CapturedEvent } from "@hedgerow/core/events/event";
 import type { JsonObject } from "@hedgerow/core/json";
 import { v7 } from "uuid";
@@ -101,6 +102,45 @@ describe("beside the stream of events", () => {
     const page = { projectId: project, configId: id, limit: 10, offset: 0 };
     expect((await run.records.logs({ ...page, search: "not yet" })).count).toBe(1);
   });
+
+  it.each([
+    ["while it runs", `posthog.capture("ping")`],
+    ["once it has ended", `setTimeout(() => posthog.capture("ping"), 20)`],
+    ["by another job", `return jobs.more().runNow()`],
+  ])(
+    "[TP-67] counts how deep a job captures from the event that asked for it: %s",
+    async (_when, work) => {
+      const project = await run.newProject();
+      const { id } = await run.enable(
+        project,
+        "Chain",
+        `export const jobs = {
+           again(_, { jobs }) { ${work} },
+           more() { posthog.capture("ping") },
+         }
+         export async function processEvent(event, { jobs }) {
+           await jobs.again().runNow()
+           return event
+         }`,
+      );
+      await pass(eventOf(project, "ping"));
+      const depths = async () =>
+        (await run.stored(project)).map(({ properties }) => properties.$transformation_hops ?? 0);
+      for (let depth = 0; depth < 6; depth++) {
+        for (let turn = 0; turn < 2; turn++) {
+          await run.work.flush();
+          await run.work.tick();
+        }
+        await eventually(depths, ({ length }) => length > Math.min(depth + 1, 3));
+        // One that is captured late arrives late.
+        await delay(100);
+        await run.settle();
+      }
+      expect(await depths()).toEqual([0, 1, 2, 3]);
+      expect(run.warnings.map(({ type }) => type)).toContain("transformation_capture_too_deep");
+      await run.change(project, id, { enabled: false });
+    },
+  );
 
   it("[TP-50] keeps jobs of a config that is not at work, and begins them once it is again", async () => {
     const project = await run.newProject();

@@ -19,6 +19,7 @@ import { testAccounts } from "./migrations/0020-test-accounts.ts";
 import { durableCounts } from "./migrations/0023-durable-counts.ts";
 import { secretKeyBackup } from "./migrations/0024-secret-key-backup.ts";
 import { personTimes } from "./migrations/0025-person-times.ts";
+import { jobDepths } from "./migrations/0026-job-depths.ts";
 import type { SqlCapabilities, SqlDatabase } from "./sql-database.ts";
 
 /** A migration, written once for every engine. */
@@ -46,6 +47,7 @@ const MIGRATIONS: Readonly<Record<string, SqlMigration>> = {
   "0023-durable-counts": durableCounts,
   "0024-secret-key-backup": secretKeyBackup,
   "0025-person-times": personTimes,
+  "0026-job-depths": jobDepths,
 };
 
 /** Names of all steps, oldest first. */

@@ -408,6 +408,7 @@ export interface Schema {
     payload: string;
     run_at: number;
     attempts: number;
+    hops: Generated<number>;
   };
   /** The last minute, hour or day in which a config's task ran. */
   transformation_periods: {

@@ -319,7 +319,7 @@ async function addJobs(
   const rows: Insertable<Schema["transformation_jobs"]>[] = [];
   for (const job of asked) {
     if (!isKnown(job)) continue;
-    const { configId, projectId, name, payload, runAt } = job;
+    const { configId, projectId, name, payload, runAt, hops } = job;
     const isDelivery = DELIVERY_JOBS.includes(name);
     const kind = `${configId} ${isDelivery}`;
     let left = room.get(kind);
@@ -344,6 +344,7 @@ async function addJobs(
       payload: encodeJson(payload),
       run_at: encodeInstant(runAt),
       attempts: 0,
+      hops,
     });
   }
   for await (const some of inTurns(rows, ROWS)) {
@@ -441,6 +442,7 @@ export function createTransformationJobs(
         payload: decodeJson<Json>(row.payload),
         runAt: decodeInstant(row.run_at),
         attempts: row.attempts,
+        hops: row.hops,
       }));
       return jobs.toSorted((a, b) => a.runAt.getTime() - b.runAt.getTime() || a.id - b.id);
     },
