@@ -156,8 +156,11 @@ async function passAll(
   const memory = createRunMemory(deps.siteUrl);
   const all = entries.map((entry) => {
     const known = leaving && halfway.get(entry.position);
-    if (known) known.isLeft = false;
-    return known ?? new EventUnderWay(entry, memory);
+    if (!known) return new EventUnderWay(entry, memory);
+    // From now on it is this run's.
+    halfway.delete(entry.position);
+    known.isLeft = false;
+    return known;
   });
   let passed: readonly EventUnderWay[] = [];
   whenPassing?.(() => deps.seal(passed));
@@ -202,7 +205,6 @@ async function passAll(
   passed = firstLeft < 0 ? all : all.slice(0, firstLeft);
   if (leaving) {
     // What an event has passed it does not pass again with the next run.
-    for (const { entry } of passed) halfway.delete(entry.position);
     for (const one of left) if (one.counts) halfway.set(one.entry.position, one);
   }
   const [begin] = left;
