@@ -2,7 +2,7 @@ import { encodeJson, holdsBigInt, parseExactJson } from "../exact-json.ts";
 import { extendJsonText } from "../extend-json.ts";
 import type { Json, JsonObject } from "../json.ts";
 import type { AddedProperties } from "./added-properties.ts";
-import type { CapturedEvent } from "./event.ts";
+import type { CapturedEvent, LoggedEvent } from "./event.ts";
 
 /** Begins a line with integers beyond a `number`: all other lines are read without looking for them. */
 const EXACT_MARK = "!";
@@ -11,6 +11,8 @@ const EXACT_MARK = "!";
 export interface EncodedEvent {
   readonly line: string;
   readonly propertiesText: string;
+  /** Whether these may hold integers beyond a `number`. */
+  readonly mayHoldBigInt: boolean;
 }
 
 /** One event as a line of JSON, without line breaks: what logs and queues carry. */
@@ -20,32 +22,30 @@ export function encodeEvent(event: CapturedEvent): string {
 
 /**
  * The same, with the text of the event's own properties for whoever comes after. Whoever has that text
- * already, as `encodeJson` writes it, may give it.
+ * already, as `encodeJson` writes it, may give it, and whether it is known to hold no `bigint`.
  * @param added what stands behind the event's own properties, in the line too
  */
 export function encodeWithText(
   event: CapturedEvent,
-  knownText?: string,
+  known?: Pick<LoggedEvent, "propertiesText" | "mayHoldBigInt">,
   added?: AddedProperties,
 ): EncodedEvent {
-  let propertiesText: string;
-  let isExact = false;
-  if (knownText !== undefined) {
-    propertiesText = knownText;
-    isExact = holdsBigInt(event.properties);
-  } else {
+  let propertiesText = known?.propertiesText;
+  let mayHoldBigInt = known?.mayHoldBigInt ?? true;
+  if (propertiesText === undefined) {
     try {
       propertiesText = inOnePiece(JSON.stringify(event.properties));
+      mayHoldBigInt = false;
     } catch (error) {
       if (!holdsBigInt(event.properties)) throw error;
       propertiesText = encodeJson(event.properties);
-      isExact = true;
+      mayHoldBigInt = true;
     }
-  }
-  isExact ||= added !== undefined && holdsBigInt(added.properties);
+  } else if (mayHoldBigInt) mayHoldBigInt = holdsBigInt(event.properties);
+  const isExact = mayHoldBigInt || (added !== undefined && holdsBigInt(added.properties));
   const text = added === undefined ? propertiesText : extendJsonText(propertiesText, added.text);
   const line = `${isExact ? EXACT_MARK : ""}${encodeHead(event)}${text}]`;
-  return { line, propertiesText };
+  return { line, propertiesText, mayHoldBigInt };
 }
 
 const OPENING_BRACE = 0x7b;
@@ -73,6 +73,11 @@ export function propertiesTextOf(line: string, event: CapturedEvent): string | u
   const mark = line.startsWith(EXACT_MARK) ? EXACT_MARK : "";
   const head = mark + encodeHead(event);
   return line.startsWith(head) ? line.slice(head.length, -1) : undefined;
+}
+
+/** Whether the properties in a line may hold integers beyond a `number`. */
+export function mayLineHoldBigInt(line: string): boolean {
+  return line.startsWith(EXACT_MARK);
 }
 
 /** Reads back what {@link encodeEvent} wrote. Throws a `SyntaxError` for anything else. */

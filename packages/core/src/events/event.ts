@@ -23,6 +23,8 @@ export interface LoggedEvent {
   readonly event: CapturedEvent;
   /** JSON text of the event's own properties, where it is at hand. */
   readonly propertiesText?: string | undefined;
+  /** `false` where it is known that they hold no `bigint`. */
+  readonly mayHoldBigInt?: boolean | undefined;
   /** What was added to its properties on the way; `wholeEntry` joins the two. */
   readonly added?: AddedProperties | undefined;
   /** Why the entry cannot be read, where it cannot; its event is then what is left of it. */

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { encodeJson } from "../exact-json.ts";
+import { encodeJson, holdsBigInt } from "../exact-json.ts";
 import type { JsonObject } from "../json.ts";
 import type { CapturedEvent, Passage } from "./event.ts";
 import { encodeEvent } from "./event-codec.ts";
@@ -40,13 +40,16 @@ describe("the encoding of events that passed transformations", () => {
     fc.assert(
       fc.property(event, passage, fc.boolean(), (captured, became, isTextKnown) => {
         const propertiesText = encodeJson(captured.properties);
-        const encoded = encodePassed(captured, became, isTextKnown ? { propertiesText } : {});
-        expect(encoded.propertiesText).toBe(propertiesText);
+        const mayHoldBigInt = holdsBigInt(captured.properties);
+        const known = isTextKnown ? { propertiesText, mayHoldBigInt } : {};
+        const encoded = encodePassed(captured, became, known);
+        expect(encoded).toMatchObject({ propertiesText, mayHoldBigInt });
         expect(encoded.line).not.toMatch(/[\n\r]/);
         expect(decodeLogged(encoded.line)).toEqual({
           event: captured,
           passage: became,
           propertiesText,
+          mayHoldBigInt,
         });
         const added = {
           properties: { " place": became.kind },
@@ -72,6 +75,7 @@ describe("the encoding of events that passed transformations", () => {
         expect(decodeLogged(encodeEvent(captured))).toEqual({
           event: captured,
           propertiesText: encodeJson(captured.properties),
+          mayHoldBigInt: holdsBigInt(captured.properties),
         });
       }),
     );

@@ -1,5 +1,11 @@
 import type { CapturedEvent, LoggedEvent, Passage } from "./event.ts";
-import { decodeEvent, type EncodedEvent, encodeWithText, propertiesTextOf } from "./event-codec.ts";
+import {
+  decodeEvent,
+  type EncodedEvent,
+  encodeWithText,
+  mayLineHoldBigInt,
+  propertiesTextOf,
+} from "./event-codec.ts";
 
 /** Begins the line of an event that is through its project's transformations. */
 const PASSED_MARK = "+";
@@ -8,17 +14,21 @@ const SEPARATOR = "\t";
 
 /**
  * An event with what became of it, as a line without line breaks.
- * @param propertiesText the text of its own properties, where it is at hand
- * @param added what stands behind those
+ * @param known the text of its own properties, where it is at hand, and what stands behind those
+ * @param passageText JSON of the passage, which many events have in common
  */
 export function encodePassed(
   event: CapturedEvent,
   passage: Passage,
-  { propertiesText, added }: Pick<LoggedEvent, "propertiesText" | "added"> = {},
+  known: Pick<LoggedEvent, "propertiesText" | "mayHoldBigInt" | "added"> = {},
+  passageText = JSON.stringify(passage),
 ): EncodedEvent {
-  const encoded = encodeWithText(event, propertiesText, added);
-  const line = `${PASSED_MARK}${encoded.line}${SEPARATOR}${JSON.stringify(passage)}`;
-  return { line, propertiesText: encoded.propertiesText };
+  const { line, propertiesText, mayHoldBigInt } = encodeWithText(event, known, known.added);
+  return {
+    line: `${PASSED_MARK}${line}${SEPARATOR}${passageText}`,
+    propertiesText,
+    mayHoldBigInt,
+  };
 }
 
 /** Reads back the line of any entry. Throws a `SyntaxError` for anything else. */
@@ -33,7 +43,8 @@ export function decodeLogged(line: string): Omit<LoggedEvent, "position"> {
 function withText(line: string): Omit<LoggedEvent, "position"> {
   const event = decodeEvent(line);
   const propertiesText = propertiesTextOf(line, event);
-  return { event, ...(propertiesText !== undefined && { propertiesText }) };
+  const mayHoldBigInt = mayLineHoldBigInt(line);
+  return { event, mayHoldBigInt, ...(propertiesText !== undefined && { propertiesText }) };
 }
 
 /** Whether a line is the entry of an event whose line begins with a head, by its marks alone. */

@@ -72,6 +72,8 @@ export interface PassedEvent {
   readonly passage: Passage;
   /** JSON text of the event's own properties, where it is at hand. */
   readonly propertiesText?: string | undefined;
+  /** `false` where it is known that they hold no `bigint`. */
+  readonly mayHoldBigInt?: boolean | undefined;
   /** What stands behind those. */
   readonly added?: AddedProperties | undefined;
 }

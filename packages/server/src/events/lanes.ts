@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
+import type { CapturedEvent, LoggedEvent, Passage } from "@hedgerow/core/events/event";
 import type { GeoIp } from "../persons/geo-ip.ts";
 import { atMost } from "../platform/at-most.ts";
 import { withResolvers } from "../platform/with-resolvers.ts";
@@ -201,7 +201,7 @@ export function startLanes(deps: LanesDeps): Lanes {
     const outcomes = all.slice(0, passed.length);
     return {
       upTo: entries.length === 0 ? 0 : passed.at(-1)?.position,
-      events: passed.map((entry, index) => passedEventOf(entry, outcomes[index] as StepsOutcome)),
+      events: passedEventsOf(passed, outcomes),
       captured: outcomes.flatMap((one) => (one.kind === "dead-letter" ? [] : one.captured)),
       whenPassing,
       whenDurable,
@@ -365,25 +365,37 @@ function nextLength(length: number, tookMs: number): number {
   return Math.max(FIRST_RUN_LENGTH, Math.ceil((length * RUN_MS) / tookMs));
 }
 
-function passedEventOf({ event, propertiesText }: LoggedEvent, outcome: StepsOutcome): PassedEvent {
-  switch (outcome.kind) {
-    case "keep": {
-      const { changedBy, entry } = outcome;
-      const renamed = entry.event.uuid === event.uuid ? {} : { renamedFrom: event.uuid };
-      return {
-        event: entry.event,
-        passage: { kind: "kept", changedBy, ...renamed },
-        propertiesText: entry.propertiesText,
-        added: entry.added,
-      };
+/** What becomes of events in the log; those in common have one passage. */
+function passedEventsOf(
+  entries: readonly LoggedEvent[],
+  outcomes: readonly StepsOutcome[],
+): readonly PassedEvent[] {
+  let passage: Extract<Passage, { kind: "kept" }> = { kind: "kept", changedBy: [] };
+  return entries.map((before, index): PassedEvent => {
+    const { event, propertiesText } = before;
+    const outcome = outcomes[index] as StepsOutcome;
+    switch (outcome.kind) {
+      case "keep": {
+        const { changedBy, entry } = outcome;
+        const isSame = entry.event === event;
+        const isRenamed = !isSame && entry.event.uuid !== event.uuid;
+        if (passage.changedBy !== changedBy) passage = { kind: "kept", changedBy };
+        return {
+          event: entry.event,
+          passage: isRenamed ? { ...passage, renamedFrom: event.uuid } : passage,
+          propertiesText: entry.propertiesText,
+          mayHoldBigInt: isSame ? before.mayHoldBigInt : undefined,
+          added: entry.added,
+        };
+      }
+      case "drop": {
+        const { by, reason } = outcome;
+        // Its receipt needs no more than that.
+        return { event: { ...event, properties: {} }, passage: { kind: "dropped", by, reason } };
+      }
+      case "dead-letter": {
+        return { event, passage: { kind: "set-aside", reason: outcome.reason }, propertiesText };
+      }
     }
-    case "drop": {
-      const { by, reason } = outcome;
-      // Its receipt needs no more than that.
-      return { event: { ...event, properties: {} }, passage: { kind: "dropped", by, reason } };
-    }
-    case "dead-letter": {
-      return { event, passage: { kind: "set-aside", reason: outcome.reason }, propertiesText };
-    }
-  }
+  });
 }

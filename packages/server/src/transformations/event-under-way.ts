@@ -17,6 +17,7 @@ import {
 import type { StepOutcome } from "../events/steps/step.ts";
 import type { GivenEvent, TextOutcome } from "./sandbox.ts";
 import type { Stage } from "./stage.ts";
+import type { WriteOwner } from "./storage-buffer.ts";
 import { createTrail, type Passing, type Trail } from "./trail.ts";
 import type { NewJob } from "./transformation-records.ts";
 
@@ -45,7 +46,7 @@ export interface RunMemory {
  * An event on its way through a chain. There are thousands of them at a time, each for a moment: what
  * few need is made when it is asked for, and what they have in common is shared.
  */
-export class EventUnderWay implements GivenEvent {
+export class EventUnderWay implements GivenEvent, WriteOwner {
   readonly entry: LoggedEvent;
   /** How deep it was captured by transformations itself. */
   readonly hops: number;
@@ -59,6 +60,8 @@ export class EventUnderWay implements GivenEvent {
   jobs: readonly NewJob[] = NONE;
   /** Whether jobs went to the log with it. */
   hasAsked = false;
+  /** What became of what it stored. */
+  ended: WriteOwner["ended"];
   /** Set once what became of it is durable. */
   isDurable = false;
   counts: Count | undefined;

@@ -208,7 +208,11 @@ export function createInstanceHosts({
           );
         }
       },
-      undoStored: (events) => storage.undo(events, stage),
+      undoStored: (events) =>
+        storage.undo(
+          events.filter((one) => one instanceof EventUnderWay),
+          stage,
+        ),
       locate: (address) => places.locate(address),
       countMetric: (name, kind, value) => journal.countOwn(stage, name, { kind, value }),
     }),

@@ -10,6 +10,12 @@ import {
   type TransformationStorage,
 } from "./transformation-records.ts";
 
+/** Whoever sets values that may come to nothing: an event under way. */
+export interface WriteOwner {
+  /** Set once its values were released or undone; its code may still run. */
+  ended?: "released" | "undone" | undefined;
+}
+
 /**
  * Storage of transformations that write often: values are written together, soon. What events set
  * gets there by way of the log; what is set outside of events waits for older values of its key.
@@ -20,19 +26,19 @@ export interface StorageBuffer {
    * Rejects when the config keeps too much already, or the key or value is too long. What is set by
    * the owner of a run's writes is seen by all at once, and held until it is sealed or undone.
    */
-  set(config: ConfigRef, key: string, value: Json | undefined, owner?: object): Promise<void>;
+  set(config: ConfigRef, key: string, value: Json | undefined, owner?: WriteOwner): Promise<void>;
   /**
    * What owners have set by now, the last for each key: it is on its way to the log, from which it is
    * handed over.
    */
   seal(owners: readonly object[]): readonly OrderedValue[];
   /** What became of owners is durable. What they set after it was sealed is written soon, and no event's. */
-  release(owners: readonly object[]): void;
+  release(owners: readonly WriteOwner[]): void;
   /**
    * What owners have set, of one config or of all, comes to nothing, unless they were released. Where
    * it is all, so does whatever they set from now on.
    */
-  undo(owners: readonly object[], config?: ConfigRef): void;
+  undo(owners: readonly WriteOwner[], config?: ConfigRef): void;
   /** Hands over what the log has, then writes what else can be written. Never rejects. */
   flush(): Promise<void>;
 }
@@ -49,7 +55,7 @@ const MAX_WAITING_CHARS = 4 * MAX_STORED_CHARS;
 interface Write extends OrderedValue {
   readonly chars: number;
   /** The event that set it, until what became of that is durable. */
-  owner: object | undefined;
+  owner: WriteOwner | undefined;
   /**
    * `held`: the event may come to nothing yet. `sealed`: it goes with the event by way of the log.
    * `direct`: it is written as soon as those before it are.
@@ -72,8 +78,6 @@ export function createStorageBuffer({
   /** Names of which direct writes wait. */
   const direct = new Set<string>();
   const namesOf = new Map<object, Set<string>>();
-  /** Owners whose code may still run. */
-  const ended = new WeakMap<object, "released" | "undone">();
   /** By config. */
   const waitingChars = new Map<number, number>();
   const usages = new Map<number, StorageUsage>();
@@ -209,7 +213,7 @@ export function createStorageBuffer({
     },
 
     release(owners) {
-      for (const owner of owners) ended.set(owner, "released");
+      for (const owner of owners) owner.ended = "released";
       const names = namesOfAll(owners);
       if (names.size === 0) return;
       const released = new Set(owners);
@@ -229,7 +233,7 @@ export function createStorageBuffer({
 
     undo(owners, config) {
       for (const owner of owners) {
-        if (!config && !ended.has(owner)) ended.set(owner, "undone");
+        if (!config) owner.ended ??= "undone";
       }
       const names = namesOfAll(owners);
       if (names.size === 0) return;
@@ -269,9 +273,8 @@ export function createStorageBuffer({
           throw new Error("the storage of this transformation is full");
         }
       }
-      const end = setBy && ended.get(setBy);
-      if (end === "undone") return;
-      const owner = end === "released" ? undefined : setBy;
+      if (setBy?.ended === "undone") return;
+      const owner = setBy?.ended === "released" ? undefined : setBy;
       const name = nameOf({ configId }, key);
       const state = owner ? "held" : "direct";
       // Of one event, as of all that is no event's, only the last counts.

@@ -1,7 +1,7 @@
 import { stat } from "node:fs/promises";
 import type { Worker } from "node:worker_threads";
 import { cleanText } from "@hedgerow/core/events/clean-json";
-import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
+import type { CapturedEvent, LoggedEvent, Passage } from "@hedgerow/core/events/event";
 import { type EncodedEvent, encodeWithText } from "@hedgerow/core/events/event-codec";
 import { beginsWith, decodeLogged, encodePassed } from "@hedgerow/core/events/logged-event-codec";
 import Database from "libsql";
@@ -219,8 +219,8 @@ export async function openEmbeddedLog(
     const lane = laneStates.of(projectId);
     lane.queued -= events.length;
     return events.map((event, index) => {
-      const { line, propertiesText } = encoded[index] as EncodedEvent;
-      return lane.add({ event, propertiesText }, line.length);
+      const { line, propertiesText, mayHoldBigInt } = encoded[index] as EncodedEvent;
+      return lane.add({ event, propertiesText, mayHoldBigInt }, line.length);
     });
   }
 
@@ -338,7 +338,7 @@ export async function openEmbeddedLog(
     pass(projectId, { upTo, events, captured, effects = [] }) {
       return enqueue({
         events: events.map(({ event }) => event),
-        encoded: events.map((passed) => encodePassed(passed.event, passed.passage, passed)),
+        encoded: encodeAllPassed(events),
         passed: events,
         ...(captured.length > 0 && {
           toLane: {
@@ -467,6 +467,18 @@ function send(worker: Worker, message: ToLogThread): void {
 
 function unavailable(message: string): LogUnavailable {
   return new LogUnavailable(message, { retryAfterSeconds: RETRY_AFTER_SECONDS });
+}
+
+function encodeAllPassed(events: readonly PassedEvent[]): readonly EncodedEvent[] {
+  let last: Passage | undefined;
+  let text = "";
+  return events.map((passed) => {
+    if (passed.passage !== last) {
+      last = passed.passage;
+      text = JSON.stringify(last);
+    }
+    return encodePassed(passed.event, passed.passage, passed, text);
+  });
 }
 
 function charsOf(encoded: readonly EncodedEvent[]): number {
