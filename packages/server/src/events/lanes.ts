@@ -365,37 +365,47 @@ function nextLength(length: number, tookMs: number): number {
   return Math.max(FIRST_RUN_LENGTH, Math.ceil((length * RUN_MS) / tookMs));
 }
 
-/** What becomes of events in the log; those in common have one passage. */
+/** What becomes of events in the log; those of which the same is told share one passage. */
 function passedEventsOf(
   entries: readonly LoggedEvent[],
   outcomes: readonly StepsOutcome[],
 ): readonly PassedEvent[] {
-  let passage: Extract<Passage, { kind: "kept" }> = { kind: "kept", changedBy: [] };
-  return entries.map((before, index): PassedEvent => {
-    const { event, propertiesText } = before;
+  let kept: KeptPassage = { kind: "kept", changedBy: [] };
+  return entries.map((entry, index) => {
     const outcome = outcomes[index] as StepsOutcome;
-    switch (outcome.kind) {
-      case "keep": {
-        const { changedBy, entry } = outcome;
-        const isSame = entry.event === event;
-        const isRenamed = !isSame && entry.event.uuid !== event.uuid;
-        if (passage.changedBy !== changedBy) passage = { kind: "kept", changedBy };
-        return {
-          event: entry.event,
-          passage: isRenamed ? { ...passage, renamedFrom: event.uuid } : passage,
-          propertiesText: entry.propertiesText,
-          mayHoldBigInt: isSame ? before.mayHoldBigInt : undefined,
-          added: entry.added,
-        };
-      }
-      case "drop": {
-        const { by, reason } = outcome;
-        // Its receipt needs no more than that.
-        return { event: { ...event, properties: {} }, passage: { kind: "dropped", by, reason } };
-      }
-      case "dead-letter": {
-        return { event, passage: { kind: "set-aside", reason: outcome.reason }, propertiesText };
-      }
+    if (outcome.kind === "keep" && outcome.changedBy !== kept.changedBy) {
+      kept = { kind: "kept", changedBy: outcome.changedBy };
     }
+    return passedEventOf(entry, outcome, kept);
   });
+}
+
+type KeptPassage = Extract<Passage, { kind: "kept" }>;
+
+function passedEventOf(
+  { event, propertiesText, mayHoldBigInt }: LoggedEvent,
+  outcome: StepsOutcome,
+  kept: KeptPassage,
+): PassedEvent {
+  switch (outcome.kind) {
+    case "keep": {
+      const { entry } = outcome;
+      const isSame = entry.event === event;
+      const isRenamed = !isSame && entry.event.uuid !== event.uuid;
+      return {
+        event: entry.event,
+        passage: isRenamed ? { ...kept, renamedFrom: event.uuid } : kept,
+        propertiesText: entry.propertiesText,
+        mayHoldBigInt: isSame ? mayHoldBigInt : undefined,
+        added: entry.added,
+      };
+    }
+    case "drop": {
+      const { by, reason } = outcome;
+      // Its receipt needs no more than that.
+      return { event: { ...event, properties: {} }, passage: { kind: "dropped", by, reason } };
+    }
+    case "dead-letter":
+      return { event, passage: { kind: "set-aside", reason: outcome.reason }, propertiesText };
+  }
 }
