@@ -211,7 +211,14 @@ export function startLanes(deps: LanesDeps): Lanes {
   }
 
   function passOn(projectId: number, upTo: number, became: Became): Promise<void> {
-    const passing = persist(projectId, upTo, became).finally(() => passingOn.delete(passing));
+    const passing = persist(projectId, upTo, became)
+      .catch((error: unknown) => {
+        undo(became);
+        throw error;
+      })
+      .finally(() => passingOn.delete(passing));
+    // Whoever follows the lane is told when it waits for it, which may be later.
+    passing.catch(() => {});
     passingOn.add(passing);
     return passing;
   }
@@ -294,7 +301,7 @@ export function startLanes(deps: LanesDeps): Lanes {
       };
       await atMost(timing.drainMs, idle());
       stop.abort();
-      await Promise.all(passingOn);
+      await Promise.allSettled(passingOn);
     },
   };
 }

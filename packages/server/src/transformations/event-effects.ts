@@ -1,5 +1,6 @@
 import { encodeJson, parseExactJson } from "@hedgerow/core/exact-json";
 import type { LogLanes } from "../events/event-log.ts";
+import { StoreUnavailable } from "../platform/store-unavailable.ts";
 import type {
   NewJob,
   StorageUsage,
@@ -88,6 +89,48 @@ export function createHandOver({
     }
   }
 
+  type Range = Parameters<TransformationEffects["take"]>[0];
+  type Some = Parameters<TransformationEffects["take"]>[1];
+
+  async function takeAll(range: Range, some: Some) {
+    try {
+      return await effects.take(range, some);
+    } catch (error) {
+      if (error instanceof StoreUnavailable) throw error;
+      return takeOneByOne(range, some, error);
+    }
+  }
+
+  /**
+   * Something among them may be what the store never takes: it must not hold up the rest for ever. Here
+   * alone some may be taken twice, where the process dies in between.
+   */
+  async function takeOneByOne({ after, upTo }: Range, { values, jobs }: Some, fault: unknown) {
+    const stay = { after, upTo: after };
+    const nothing = { values: [], jobs: [] };
+    const lines = [
+      ...values.map((value): Some => ({ values: [value], jobs: [] })),
+      ...jobs.map((job): Some => ({ values: [], jobs: [job] })),
+    ];
+    // Whether it is the store that fails.
+    if ((await effects.take(stay, nothing)) === "moved") return "moved";
+    reportFault(fault, "effects of events are handed over one by one");
+    const refused: NewJob[] = [];
+    for (const line of lines) {
+      try {
+        const taken = await effects.take(stay, line);
+        if (taken === "moved") return taken;
+        refused.push(...taken.refused);
+      } catch (error) {
+        // Not its fault where nothing else is taken either.
+        await effects.take(stay, nothing);
+        reportFault(error, "what a transformation stored or asked for cannot be kept, and is lost");
+      }
+    }
+    const last = await effects.take({ after, upTo }, nothing);
+    return last === "moved" ? last : { ...last, refused };
+  }
+
   return async () => {
     const after = position ?? moveTo(await effects.position());
     const found = log.effects(after);
@@ -100,10 +143,8 @@ export function createHandOver({
     if (upTo === undefined) return { values: [], usages: [], isAll: true };
     const portions = some.map(({ position, lines }) => ({ position, ...decode(lines) }));
     const values = portions.flatMap((one) => one.values);
-    const taken = await effects.take(
-      { after, upTo },
-      { values, jobs: portions.flatMap((one) => one.jobs) },
-    );
+    const jobs = portions.flatMap((one) => one.jobs);
+    const taken = await takeAll({ after, upTo }, { values, jobs });
     if (taken !== "moved") {
       moveTo(upTo);
       for (const job of taken.refused) onRefused(job);

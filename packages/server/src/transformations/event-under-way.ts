@@ -21,6 +21,12 @@ import type { WriteOwner } from "./storage-buffer.ts";
 import { createTrail, type Passing, type Trail } from "./trail.ts";
 import type { NewJob } from "./transformation-records.ts";
 
+/** A job that an event asks for, with its line for the log. */
+export interface AskedJob {
+  readonly job: NewJob;
+  readonly line: string;
+}
+
 /** What an event came to in a stage, and in those before. */
 export interface Count {
   readonly stage: Stage;
@@ -57,7 +63,7 @@ export class EventUnderWay implements GivenEvent, WriteOwner {
   stage: Stage | undefined;
   captured: readonly CapturedEvent[] = NONE;
   /** What its transformations want to be called for later, once it is durable. */
-  jobs: readonly NewJob[] = NONE;
+  jobs: readonly AskedJob[] = NONE;
   /** Whether jobs went to the log with it. */
   hasAsked = false;
   /** What became of what it stored. */

@@ -6,7 +6,7 @@ import type { IngestionWarnings } from "../events/ingestion-warnings.ts";
 import type { PlaceRecords } from "../persons/geo-ip.ts";
 import { captureFrom } from "./capture-from-transformation.ts";
 import { asked, stored } from "./event-effects.ts";
-import { EventUnderWay, uuidOf } from "./event-under-way.ts";
+import { type AskedJob, EventUnderWay, uuidOf } from "./event-under-way.ts";
 import type { InstanceHost, SandboxCapture, SandboxCause } from "./sandbox.ts";
 import type { Stage } from "./stage.ts";
 import type { StorageBuffer } from "./storage-buffer.ts";
@@ -31,6 +31,9 @@ export interface InstanceHosts {
 const MAX_REMEMBERED = 1_000;
 /** Refusals of jobs are told so often. */
 const TELL_AGAIN_MS = 10_000;
+/** Characters of one job, and of all that events of one config ask for before they pass. */
+const MAX_JOB_CHARS = 1_000_000;
+const MAX_ASKED_CHARS = 4_000_000;
 const NO_SDK = { name: "", version: "" };
 
 export function createInstanceHosts({
@@ -63,6 +66,20 @@ export function createInstanceHosts({
   /** Jobs that events asked for when they were on their way to the disk. */
   let ready: NewJob[] = [];
   let adding: Promise<void> = Promise.resolve();
+
+  /** By config: how long the jobs are that events under way have asked for. */
+  const askedChars = new Map<number, number>();
+
+  function setJobs(event: EventUnderWay, jobs: readonly AskedJob[]): void {
+    for (const [some, sign] of [[event.jobs, -1] as const, [jobs, 1] as const]) {
+      for (const { job, line } of some) {
+        const sum = (askedChars.get(job.configId) ?? 0) + sign * line.length;
+        if (sum > 0) askedChars.set(job.configId, sum);
+        else askedChars.delete(job.configId);
+      }
+    }
+    event.jobs = jobs;
+  }
 
   /** The event under way that something hangs on, unless what became of it is durable. */
   function ownerOf({ event }: SandboxCause): EventUnderWay | undefined {
@@ -193,16 +210,22 @@ export function createInstanceHosts({
         }
         const hops = Math.min(MAX_HOPS, Math.ceil(depthOf(cause)));
         const job = { projectId, configId, name, payload, runAt, hops };
+        const line = asked(job);
+        if (line.length > MAX_JOB_CHARS) throw new Error("the job is too large to be stored");
         const owner = ownerOf(cause);
-        if (owner) owner.jobs = [...owner.jobs, job];
-        else if (!(await add(job))) {
-          throw new Error("too many jobs of this transformation wait");
-        }
+        const isFull = owner
+          ? (askedChars.get(configId) ?? 0) + line.length > MAX_ASKED_CHARS
+          : !(await add(job));
+        if (isFull) throw new Error("too many jobs of this transformation wait");
+        if (owner) setJobs(owner, [...owner.jobs, { job, line }]);
       },
       beginAnew(events) {
         for (const owner of events) {
           if (!(owner instanceof EventUnderWay)) continue;
-          owner.jobs = owner.jobs.filter(({ configId }) => configId !== stage.configId);
+          setJobs(
+            owner,
+            owner.jobs.filter(({ job }) => job.configId !== stage.configId),
+          );
           owner.captured = owner.captured.filter(
             ({ properties }) => properties[FROM] !== stage.configId,
           );
@@ -221,8 +244,8 @@ export function createInstanceHosts({
       const lines = storage.seal(events).map(stored);
       for (const one of events) {
         if (one.jobs.length === 0) continue;
-        lines.push(...one.jobs.map(asked));
-        one.jobs = [];
+        for (const { line } of one.jobs) lines.push(line);
+        setJobs(one, []);
         one.hasAsked = true;
       }
       return lines;
@@ -232,7 +255,9 @@ export function createInstanceHosts({
       storage.release(events);
       for (const one of events) {
         one.isDurable = true;
-        ready.push(...one.jobs);
+        if (one.jobs.length === 0) continue;
+        ready.push(...one.jobs.map(({ job }) => job));
+        setJobs(one, []);
       }
       if (ready.length > 0) void addReady();
       // Whoever asked for jobs should not wait for them.
@@ -241,7 +266,7 @@ export function createInstanceHosts({
 
     undo(events) {
       storage.undo(events);
-      for (const one of events) one.jobs = [];
+      for (const one of events) if (one.jobs.length > 0) setJobs(one, []);
     },
 
     refused: tellFull,

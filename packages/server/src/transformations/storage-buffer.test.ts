@@ -214,6 +214,32 @@ describe("what transformations store", () => {
     expect(faults).toHaveLength(2);
   });
 
+  it("[TP-69] is handed over though the store never takes something among it, which is told", async () => {
+    const { config, buffer, set, kept, pass, jobs, faults } = await open(pipeline);
+    const event = {};
+    await set(1, event);
+    const job = { ...config, name: "j", payload: null, runAt: new Date(0), hops: 0 };
+    // No key is a list: as what a store refuses for good for whatever reason.
+    const never = JSON.stringify({ kind: "stored", ...config, key: [1], value: 2, order: 0 });
+    await pass([event], [never, asked(job)]);
+    await pass([], [asked(job)]);
+    await buffer.flush();
+    expect(await kept()).toBe(1);
+    expect(await jobs()).toBe(2);
+    expect(faults).toHaveLength(2);
+    await buffer.flush();
+    expect(faults).toHaveLength(2);
+  });
+
+  it("[TP-66] has keys that every store can index", async () => {
+    const { config, buffer } = await open(pipeline);
+    await buffer.set(config, "k".repeat(1_000), 1);
+    await expect(buffer.set(config, "\u4e00".repeat(700), 1)).rejects.toThrow("too long");
+    await buffer.set(config, "\u4e00".repeat(600), 1);
+    await buffer.flush();
+    expect(await buffer.get(config, "\u4e00".repeat(600))).toBe(1);
+  });
+
   it("[TP-66] may be named by any text", async () => {
     const { config, buffer, pass, faults } = await open(pipeline);
     const event = {};

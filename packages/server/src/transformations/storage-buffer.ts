@@ -44,6 +44,8 @@ export interface StorageBuffer {
 }
 
 const MAX_KEY_CHARS = 1_000;
+/** As UTF-8: an index of Postgres takes 2,704 bytes, its other column included. */
+const MAX_KEY_BYTES = 2_000;
 const MAX_VALUE_CHARS = 1_000_000;
 /** More that wait are written at once, and whoever brings them waits. */
 const MAX_PENDING = 1_000;
@@ -250,14 +252,21 @@ export function createStorageBuffer({
           ),
         );
       }
-      if (config) return;
-      for (const owner of undone) namesOf.delete(owner);
+      for (const owner of undone) {
+        const left = [...(namesOf.get(owner) ?? [])].filter((name) =>
+          waiting.get(name)?.some((write) => write.owner === owner),
+        );
+        if (left.length > 0) namesOf.set(owner, new Set(left));
+        else namesOf.delete(owner);
+      }
     },
 
     async set({ projectId, configId }, given, value, setBy) {
       const key = cleanText(given);
       let chars = key.length;
-      if (key.length > MAX_KEY_CHARS) throw new Error("the key is too long to be stored");
+      if (key.length > MAX_KEY_CHARS || Buffer.byteLength(key) > MAX_KEY_BYTES) {
+        throw new Error("the key is too long to be stored");
+      }
       if (value !== undefined) {
         chars += JSON.stringify(value, plainNumbers).length;
         if (chars - key.length > MAX_VALUE_CHARS) {

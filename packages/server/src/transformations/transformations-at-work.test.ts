@@ -68,6 +68,38 @@ describe("beside the stream of events", () => {
     await run.settle();
   }
 
+  it("[TP-66] refuses jobs that cannot be kept, and lets the events pass that asked for them", async () => {
+    const project = await run.newProject();
+    await run.enable(
+      project,
+      "Ask",
+      `export const jobs = { later() {} }
+      const deep = (levels) => { let one = []; for (let n = 0; n < levels; n++) one = [one]; return one }
+      export async function processEvent(e, { jobs }) {
+        const payload = e.event === "deep" ? deep(3000) : "x".repeat(e.event === "large" ? 2e6 : 3e5)
+        const asked = []
+        for (let n = 0; n < (e.event === "many" ? 20 : 1); n++) {
+          asked.push(jobs.later(payload).runIn(1, "days"))
+        }
+        const results = await Promise.allSettled(asked)
+        e.properties.refused = results.filter(({ status }) => status === "rejected").length
+        return e
+      }`,
+    );
+    for (const name of ["deep", "large", "many", "fine"]) {
+      await run.append([eventOf(project, name)]);
+      await run.settle();
+    }
+    const stored = await run.stored(project);
+    expect(stored.map(({ event, properties }) => [event, properties.refused])).toEqual([
+      ["deep", 1],
+      ["large", 1],
+      // Of twenty jobs of 300,000 characters, no more than four million are held.
+      ["many", 7],
+      ["fine", 0],
+    ]);
+  });
+
   it("[TP-50] runs jobs when they are due, again where they fail, and keeps what they store", async () => {
     const project = await run.newProject();
     const { id } = await run.enable(
