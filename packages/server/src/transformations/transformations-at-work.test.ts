@@ -69,8 +69,9 @@ describe("beside the stream of events", () => {
   }
 
   it("[TP-66] refuses jobs that cannot be kept, and lets the events pass that asked for them", async () => {
-    const project = await run.newProject();
-    await run.enable(
+    const own = await transformationsPipeline();
+    const project = await own.newProject();
+    await own.enable(
       project,
       "Ask",
       `export const jobs = { later() {} }
@@ -87,10 +88,11 @@ describe("beside the stream of events", () => {
       }`,
     );
     for (const name of ["deep", "large", "many", "fine"]) {
-      await run.append([eventOf(project, name)]);
-      await run.settle();
+      await own.append([eventOf(project, name)]);
+      await own.settle();
     }
-    const stored = await run.stored(project);
+    const stored = await own.stored(project);
+    await own.close();
     expect(stored.map(({ event, properties }) => [event, properties.refused])).toEqual([
       ["deep", 1],
       ["large", 1],
