@@ -327,20 +327,36 @@ describe("lazy events", () => {
     );
     const acts = fc.record<Act>({
       name: fc.constantFrom("set", "set", "set", "read", "delete", "delete", "setField", "keys"),
-      key: fewKeys,
+      key: fc.oneof(fewKeys, { arbitrary: fc.constantFrom("a", "b"), weight: 2 }),
       value: fewValues,
     });
-    const given = fc.record({ properties: jsonObjects, all: fc.array(acts, { maxLength: 4 }) });
+    /** Code comes back to the event before, which is over. */
+    const backActs = fc.record<Act>({
+      name: fc.constantFrom("read", "read", "delete", "delete", "set", "change", "keys"),
+      key: fc.constantFrom("a", "b"),
+      value: fc.constantFrom<unknown>("back", 1, {}),
+    });
+    const alike = fc.constant<JsonObject>({ a: { x: 1 }, b: { x: 2 }, x: null });
+    const given = fc.record({
+      properties: fc.oneof(jsonObjects, alike),
+      back: fc.array(backActs, { maxLength: 2 }),
+      all: fc.array(acts, { maxLength: 4 }),
+    });
     let listed = 0;
     fc.assert(
       fc.property(fc.array(given, { minLength: 1, maxLength: 6 }), (events) => {
         startSets();
         const told: { readonly text: string; readonly expected: string; readonly at: number }[] =
           [];
-        const places = events.map(({ properties, all }, at) => {
+        let last: Plain | null = null;
+        const places = events.map(({ properties, all, back }, at) => {
           const before: JsonObject = { uuid: "u", event: "e", distinct_id: "d", properties };
           const [listedOne, other] = [giveLazily(before), giveLazily(before)];
           if (listedOne === undefined || other === undefined) throw new Error("it is not lazy");
+          for (const { name, key, value } of last === null ? [] : back) {
+            DEEDS[name]?.(last as unknown as Plain, key, value);
+          }
+          last = listedOne.proxy;
           for (const { name, key, value } of all) {
             for (const { proxy } of [listedOne, other]) {
               // A text is set as it is given: there is no JSON of some.
@@ -348,7 +364,10 @@ describe("lazy events", () => {
             }
           }
           const text = endPlainly(listedOne.proxy, listedOne.lazy);
-          if (text === "") return listedOne;
+          if (text === "") {
+            release(listedOne.lazy);
+            return listedOne;
+          }
           const written = writeAnswer(other.proxy, other.lazy);
           const expected = written === "=" ? written : tellChange(written, other.scanned, 1);
           told.push({ text, expected, at });
@@ -367,6 +386,26 @@ describe("lazy events", () => {
       { numRuns: 1_000 },
     );
     expect(listed).toBeGreaterThan(200);
+  });
+
+  it.each([
+    ["read", "inside", (before: Plain) => before["inside"]],
+    ["deleted", "b", (before: Plain) => delete before["b"]],
+  ])("[TS-30] are told with keys of their own when something of the event before is %s", (_, key, comeBack) => {
+    startSets();
+    const one = giveLazily({ event: "e", properties: { b: 1, inside: { x: 1 } } });
+    const other = giveLazily({ event: "e", properties: { b: 2, inside: { x: 2 } } });
+    if (one === undefined || other === undefined) throw new Error("it is not lazy");
+    own(one.proxy)["a"] = "first";
+    const told = [endPlainly(one.proxy, one.lazy)];
+    comeBack(own(one.proxy));
+    own(other.proxy)["a"] = "second";
+    own(other.proxy)[key] = "set";
+    told.push(endPlainly(other.proxy, other.lazy));
+    expect(told).toEqual([SET, SET]);
+    const sets = new ToldSets(takeSets());
+    expect(sets.next(SET)).toBe('~{"p":{"a":"first"}}');
+    expect(sets.next(SET)).toBe(`~{"p":{"a":"second","${key}":"set"}}`);
   });
 
   it.each([

@@ -403,7 +403,7 @@ export function newList<T>(): T[] {
 /** Stand for properties that were set: the next ones in the list of those; of the same keys as before. */
 const SET = "*";
 const SET_ALIKE = "&";
-const NOTHING: readonly unknown[] = newList();
+const NOTHING: readonly string[] = newList();
 /** Stands in that list for a property that was deleted. */
 const NO_VALUE: readonly unknown[] = newList();
 
@@ -411,7 +411,11 @@ const NO_VALUE: readonly unknown[] = newList();
 let sets = newList<unknown>();
 /** How much of that list counts: what could not be noted to its end is written over. */
 let setsLength = 0;
-let lastTouched = NOTHING;
+/**
+ * The keys that were told last: in a list of their own, since those that were touched may become more
+ * when code comes back to an event that is over.
+ */
+let lastKeys = NOTHING;
 let lastKeysLength = 0;
 /** Characters that are made of it, and after how many no more is noted, so that they do not fill the memory. */
 let setsTextLength = 0;
@@ -429,7 +433,7 @@ export function startSets(): void {
   sets = newList();
   setsLength = 0;
   setsTextLength = 0;
-  lastTouched = NOTHING;
+  lastKeys = NOTHING;
 }
 
 /**
@@ -455,10 +459,10 @@ export function endPlainly(answer: unknown, lazy: LazyObject): string {
   const { length } = touched;
   // Settled, or too much to be kept.
   if (length === 0 || setsTextLength >= MAX_SETS_LENGTH) return "";
-  let isLikeLast = length === lastTouched.length;
+  let isLikeLast = length === 2 * lastKeys.length;
   for (let at = 0; at < length; at += 2) {
     const key = touched[at] as string;
-    if (isLikeLast && key !== lastTouched[at]) isLikeLast = false;
+    if (isLikeLast && key !== lastKeys[at / 2]) isLikeLast = false;
     const value = touched[at + 1];
     if (typeof value === "string") setsTextLength += value.length;
     else if (typeof value !== "number" && value !== true && value !== false && value !== null) {
@@ -467,7 +471,11 @@ export function endPlainly(answer: unknown, lazy: LazyObject): string {
     }
   }
   let next = setsLength;
-  if (!isLikeLast) next = noteKeys(touched, next);
+  let keys = lastKeys;
+  if (!isLikeLast) {
+    keys = keysAmong(touched);
+    next = noteKeys(keys, next);
+  }
   setsTextLength += lastKeysLength;
   for (let at = 1; at < length; at += 2) {
     const value = touched[at];
@@ -475,20 +483,26 @@ export function endPlainly(answer: unknown, lazy: LazyObject): string {
     next += 1;
   }
   setsLength = next;
-  lastTouched = touched;
+  lastKeys = keys;
   lazy[SELF] = null;
   inner[SELF] = null;
   return isLikeLast ? SET_ALIKE : SET;
 }
 
-function noteKeys(touched: readonly unknown[], from: number): number {
-  const { length } = touched;
+function keysAmong(touched: readonly unknown[]): readonly string[] {
+  const keys = newList<string>();
+  for (let at = 0; at < touched.length; at += 2) keys[at / 2] = touched[at] as string;
+  return keys;
+}
+
+function noteKeys(keys: readonly string[], from: number): number {
+  const { length } = keys;
   let next = from;
   lastKeysLength = 0;
-  sets[next] = length / 2;
+  sets[next] = length;
   next += 1;
-  for (let at = 0; at < length; at += 2) {
-    const key = touched[at] as string;
+  for (let at = 0; at < length; at += 1) {
+    const key = keys[at] as string;
     lastKeysLength += key.length;
     sets[next] = key;
     next += 1;
