@@ -7,6 +7,7 @@ import {
 } from "@hedgerow/core/transformations/plugin-event";
 import { HEAD, type ScannedLines, type Shape } from "./event-shapes.ts";
 import { ADDED, type TextChange } from "./sandbox-messages.ts";
+import { SET, type SET_ALIKE } from "./told-sets.ts";
 import { beginningOf } from "./value-places.ts";
 
 /** What the service says itself of transformations: kept out of the text of what they answer. */
@@ -23,8 +24,8 @@ type GuestChange = TextChange & { readonly h?: JsonObject };
 /**
  * What the main thread is told of an event that the guest says it changed: only what differs indeed,
  * and the text of its properties after it, without what the service says of transformations, or
- * {@link ADDED}. Values
- * that the guest wrote as another text for the same (digits that it cannot hold) do not differ.
+ * {@link ADDED}. Values that the guest wrote as another text for the same (digits that it cannot hold)
+ * do not differ.
  */
 export function tellChange(text: string, scanned: ScannedLines, index: number): string {
   const line = scanned.lines[index] ?? "";
@@ -58,10 +59,6 @@ export function tellChange(text: string, scanned: ScannedLines, index: number): 
   );
   return tell({ e, f, p: set, q: gone }, properties.with(texts, gone ?? []));
 }
-
-/** How what the guest tells begins where it is the next that its list of sets has; of the same keys. */
-export const SET = "*";
-export const SET_ALIKE = "&";
 
 /**
  * What the events of a run set of their properties, where texts, numbers and the like are all: a list

@@ -4,7 +4,7 @@ import type { SandboxLogLine } from "../../transformations/sandbox.ts";
 import { AskBounds, type Asker, type Question } from "./ask-bounds.ts";
 import { type AttendedTime, LOOK_MS } from "./attended-time.ts";
 import { CpuMeter, nothingSpent, type Spending } from "./cpu-meter.ts";
-import { SET, SET_ALIKE, ToldSets, tellChange } from "./event-changes.ts";
+import { ToldSets, tellChange } from "./event-changes.ts";
 import { type ScannedLines, ShapeTable } from "./event-shapes.ts";
 import { HostAllowance } from "./host-allowance.ts";
 import type { HostAnswers } from "./host-answers.ts";
@@ -21,6 +21,7 @@ import {
   type ToThread,
 } from "./sandbox-messages.ts";
 import type { ThreadCpu } from "./thread-cpu.ts";
+import { SET, SET_ALIKE } from "./told-sets.ts";
 import { MachineFault, type MachineHost, VirtualMachine } from "./virtual-machine.ts";
 
 /** Events of one instance that wait for answers at the same time. */

@@ -8,7 +8,7 @@ import {
 } from "@hedgerow/core/transformations/plugin-event";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { SET, SET_ALIKE, ToldSets, tellChange } from "./event-changes.ts";
+import { ToldSets, tellChange } from "./event-changes.ts";
 import { HEAD, type Shape, ShapeTable } from "./event-shapes.ts";
 import {
   endPlainly,
@@ -22,6 +22,7 @@ import {
   writeAnswer,
 } from "./guest-lazy.ts";
 import { createOutcomeReader } from "./sandbox-instance.ts";
+import { SET, SET_ALIKE } from "./told-sets.ts";
 import { beginningOf, PLAIN_TEXT } from "./value-places.ts";
 
 type Plain = Record<string, unknown>;
@@ -391,22 +392,25 @@ describe("lazy events", () => {
   it.each([
     ["read", "inside", (before: Plain) => before["inside"]],
     ["deleted", "b", (before: Plain) => delete before["b"]],
-  ])("[TS-30] are told with keys of their own when something of the event before is %s", (_, key, comeBack) => {
-    startSets();
-    const one = giveLazily({ event: "e", properties: { b: 1, inside: { x: 1 } } });
-    const other = giveLazily({ event: "e", properties: { b: 2, inside: { x: 2 } } });
-    if (one === undefined || other === undefined) throw new Error("it is not lazy");
-    own(one.proxy)["a"] = "first";
-    const told = [endPlainly(one.proxy, one.lazy)];
-    comeBack(own(one.proxy));
-    own(other.proxy)["a"] = "second";
-    own(other.proxy)[key] = "set";
-    told.push(endPlainly(other.proxy, other.lazy));
-    expect(told).toEqual([SET, SET]);
-    const sets = new ToldSets(takeSets());
-    expect(sets.next(SET)).toBe('~{"p":{"a":"first"}}');
-    expect(sets.next(SET)).toBe(`~{"p":{"a":"second","${key}":"set"}}`);
-  });
+  ])(
+    "[TS-30] are told with keys of their own when something of the event before is %s",
+    (_, key, comeBack) => {
+      startSets();
+      const one = giveLazily({ event: "e", properties: { b: 1, inside: { x: 1 } } });
+      const other = giveLazily({ event: "e", properties: { b: 2, inside: { x: 2 } } });
+      if (one === undefined || other === undefined) throw new Error("it is not lazy");
+      own(one.proxy)["a"] = "first";
+      const told = [endPlainly(one.proxy, one.lazy)];
+      comeBack(own(one.proxy));
+      own(other.proxy)["a"] = "second";
+      own(other.proxy)[key] = "set";
+      told.push(endPlainly(other.proxy, other.lazy));
+      expect(told).toEqual([SET, SET]);
+      const sets = new ToldSets(takeSets());
+      expect(sets.next(SET)).toBe('~{"p":{"a":"first"}}');
+      expect(sets.next(SET)).toBe(`~{"p":{"a":"second","${key}":"set"}}`);
+    },
+  );
 
   it.each([
     ["nothing", ""],

@@ -7,6 +7,7 @@
  * reading a short text: hence arrays in the place of objects and maps, and loops written out.
  */
 
+import { SET, SET_ALIKE } from "./told-sets.ts";
 import { beginningOf, PLAIN_TEXT } from "./value-places.ts";
 
 /** The keys of an object in their order, and how long each is as it stands in the text, colon included. */
@@ -400,9 +401,6 @@ export function newList<T>(): T[] {
   return setPrototypeOfList([], null) as unknown as T[];
 }
 
-/** Stand for properties that were set: the next ones in the list of those; of the same keys as before. */
-const SET = "*";
-const SET_ALIKE = "&";
 const NOTHING: readonly string[] = newList();
 /** Stands in that list for a property that was deleted. */
 const NO_VALUE: readonly unknown[] = newList();
