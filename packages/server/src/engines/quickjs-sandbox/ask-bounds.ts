@@ -1,10 +1,15 @@
 import { MAX_CAPTURES } from "../../transformations/sandbox.ts";
+import { nestsDeeper } from "./read-depth.ts";
 
 /** Questions of one instance that wait for answers at the same time, and of one of its events. */
 const MAX_WAITING = 4_096;
 const MAX_WAITING_OF_EVENT = 64;
 /** Characters of all questions of one instance that wait. */
 const MAX_WAITING_LENGTH = 8_000_000;
+
+/** How deep what is asked may nest, as an event may, and how deep a question lies around it. */
+const MAX_DEPTH = 200;
+const OWN_DEPTH = 3;
 
 /** What questions hang on: events, however many; none for what is done beside events. */
 export interface Asker {
@@ -58,6 +63,12 @@ export class AskBounds {
     counts.waiting += 1;
     if (op === "capture") counts.captures += 1;
     return undefined;
+  }
+
+  /** Tells why a question, as JSON, may not be read: no thread reads what nests too deep. */
+  refuseDeep(text: string): string | undefined {
+    if (!nestsDeeper(text, MAX_DEPTH + OWN_DEPTH)) return undefined;
+    return this.#refuse(`what was asked was refused: it is nested deeper than ${MAX_DEPTH}`);
   }
 
   end({ asker, length }: Question): void {

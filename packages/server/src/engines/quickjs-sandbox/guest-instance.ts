@@ -892,11 +892,7 @@ export class GuestInstance {
       case "log":
         return this.#takeLine(argument);
       case "ask":
-        return this.#takeAsk(
-          number,
-          JSON.parse(argument) as [number, string, Json],
-          argument.length,
-        );
+        return this.#takeAsk(number, argument);
       case "timer":
         this.#takeTimer(number, JSON.parse(argument) as [number, number | null]);
         return undefined;
@@ -922,11 +918,11 @@ export class GuestInstance {
     return JSON.stringify(answer);
   }
 
-  #takeAsk(
-    number: number,
-    [ask, op, argument]: [number, string, Json],
-    length: number,
-  ): string | undefined {
+  #takeAsk(number: number, text: string): string | undefined {
+    const tooDeep = this.#askBounds.refuseDeep(text);
+    if (tooDeep !== undefined) return `!Error: ${tooDeep}`;
+    const [ask, op, argument] = JSON.parse(text) as [number, string, Json];
+    const { length } = text;
     const task = this.#current;
     const { cause } = task;
     const asker = cause !== null ? task : (task.origin ?? this.#latest ?? task);

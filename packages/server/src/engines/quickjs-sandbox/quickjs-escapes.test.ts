@@ -1,3 +1,4 @@
+import { Worker } from "node:worker_threads";
 import { afterAll, afterEach, describe, expect, it, vi } from "vitest";
 import { DEFAULT_LIMITS } from "../../transformations/sandbox.ts";
 import { QuickJsSandbox } from "./quickjs-sandbox.ts";
@@ -285,6 +286,38 @@ describe("limits", () => {
     await instance.stop();
   });
 
+  it.each([
+    ["a job", `jobs.later(deep).runIn(5, "weeks")`],
+    ["storage", `storage.set("key", deep)`],
+    ["a capture", `posthog.capture("other", { deep })`],
+  ])(
+    "[TS-26] refuses what is nested too deep in what is asked of the service: %s",
+    async (_what, asking) => {
+      const { host, lines, jobs, stored, captured } = recordHost();
+      const instance = await startSource(
+        sandbox,
+        `const nest = (depth) => { let value = 1; for (let n = 0; n < depth; n += 1) value = [value]; return value };
+      export const jobs = { later() {} };
+      export async function processEvent(event, { jobs, storage }) {
+        const refused = [];
+        for (const depth of [190, 6_000]) {
+          const deep = nest(depth);
+          await ${asking}.catch((error) => refused.push(depth, error.message));
+        }
+        event.properties = { refused };
+        return event;
+      }`,
+        { host },
+      );
+      const [outcome] = await instance.transform(sampleEvents(1));
+      const reason = "it is nested deeper than 200";
+      expect(readOutcome(outcome)).toEqual({ refused: [6_000, expect.stringContaining(reason)] });
+      expect(jobs.length + stored.size + captured.length).toBe(1);
+      await instance.stop();
+      expect(lines.map(({ message }) => message).join()).toContain(reason);
+    },
+  );
+
   it("[TS-25] runs the events of others again when a thread has to be ended", async () => {
     const crowded = new QuickJsSandbox({ threads: 1 });
     try {
@@ -305,6 +338,25 @@ describe("limits", () => {
       expect(blocked.map(({ kind }) => kind)).toEqual(["failed", "failed"]);
       expect(fine.map(readOutcome)).toEqual(Array(20).fill({ fine: true }));
     } finally {
+      await crowded.close();
+    }
+  });
+
+  it("[TS-25] runs events again when their thread says what cannot be read", async () => {
+    const posting = vi.spyOn(Worker.prototype, "postMessage");
+    const crowded = new QuickJsSandbox({ threads: 1 });
+    try {
+      const instance = await startSource(
+        crowded,
+        "async function processEvent(e) { await new Promise((d) => setTimeout(d, 500)); e.properties = { fine: true }; return e }",
+      );
+      const passing = instance.transform(sampleEvents(2));
+      const thread = posting.mock.contexts.at(-1) as Worker;
+      thread.emit("messageerror", new Error("a message that cannot be read"));
+      expect((await passing).map(readOutcome)).toEqual(Array(2).fill({ fine: true }));
+      expect(posting.mock.contexts.at(-1)).not.toBe(thread);
+    } finally {
+      posting.mockRestore();
       await crowded.close();
     }
   });

@@ -69,6 +69,8 @@ export class SandboxThread {
       handlers.onLost(instance === 0 ? null : { instance, event });
     };
     this.#worker.on("error", lose);
+    // With a message that cannot be read, all that was sent with it is lost, and somebody waits for that.
+    this.#worker.on("messageerror", lose);
     this.#worker.on("exit", lose);
     this.#watch = setInterval(() => {
       Atomics.add(this.#beat, BEAT.looks, 1);
