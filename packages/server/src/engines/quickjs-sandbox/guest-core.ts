@@ -1003,21 +1003,30 @@ const givenArguments = newList<unknown>();
 let isUnderWay = false;
 let restoreSettings: (() => void) | null = null;
 
+/** The object that stands behind those settings that are handed out. */
+let settingsNow: object | null = null;
+
 /**
  * The settings, whose changes are gone with the next event or call: PostHog keeps none. What
- * `setupPlugin` changes of them stays.
+ * `setupPlugin` changes of them stays, and what is changed inside of objects that they hold.
  */
-function settingsOf(given: Record<string, Json>): Record<string, Json> {
-  const settings = { ...given };
+function settingsOf(settings: Record<string, Json>): Record<string, Json> {
   const keep = () => {
     if (!isUnderWay || restoreSettings !== null) return;
-    const kept = { ...settings };
+    if (settings !== settingsNow || Object.isFrozen(settings)) return;
+    const kept = Object.getOwnPropertyDescriptors(settings);
     restoreSettings = () => {
       restoreSettings = null;
-      for (const key of Object.keys(settings)) delete settings[key];
-      Object.assign(settings, kept);
+      try {
+        if (!putBack(settings, kept)) {
+          Reflect.set(meta, "config", settingsOf(Object.defineProperties({}, kept)));
+        }
+      } catch {
+        // Whoever changed what is shared here keeps its settings as they are.
+      }
     };
   };
+  settingsNow = settings;
   return new Proxy(settings, {
     defineProperty(target, key, property) {
       keep();
@@ -1027,14 +1036,31 @@ function settingsOf(given: Record<string, Json>): Record<string, Json> {
       keep();
       return Reflect.deleteProperty(target, key);
     },
+    preventExtensions(target) {
+      keep();
+      return Reflect.preventExtensions(target);
+    },
   });
+}
+
+/** False where an object was fixed in a way that it cannot be as it was. */
+function putBack(object: object, kept: Record<PropertyKey, PropertyDescriptor>): boolean {
+  if (!Object.isExtensible(object)) return false;
+  let isBack = true;
+  for (const key of Reflect.ownKeys(object)) {
+    if (!Reflect.deleteProperty(object, key)) isBack = false;
+  }
+  for (const key of Reflect.ownKeys(kept)) {
+    if (!Reflect.defineProperty(object, key, kept[key] as PropertyDescriptor)) isBack = false;
+  }
+  return isBack;
 }
 
 /** Takes the settings and runs `setupPlugin`. */
 function setUp(text: string): void {
   const setup = parse(text) as Setup;
   siteUrl = setup.siteUrl ?? "";
-  meta = makeMeta({ ...setup, config: settingsOf(setup.config) });
+  meta = makeMeta({ ...setup, config: settingsOf({ ...setup.config }) });
   const single = found.find((place) => typeof place["processEvent"] === "function");
   const batch = method("processEventBatch");
   givenArguments[0] = null;

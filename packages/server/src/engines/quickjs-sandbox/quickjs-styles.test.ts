@@ -9,7 +9,13 @@ import {
   type SourceFiles,
 } from "../../transformations/sandbox.ts";
 import { QuickJsSandbox } from "./quickjs-sandbox.ts";
-import { propertiesAfter, recordHost, sampleEvents, startSource } from "./sandbox.setup.ts";
+import {
+  propertiesAfter,
+  readOutcome,
+  recordHost,
+  sampleEvents,
+  startSource,
+} from "./sandbox.setup.ts";
 
 const sandbox = new QuickJsSandbox({ threads: 1 });
 afterAll(() => sandbox.close());
@@ -322,6 +328,61 @@ describe("sources of published transformations", () => {
         value: { body: '["secret","a,b"]' },
       });
     }
+    await instance.stop();
+  });
+
+  it.each([
+    ["froze", "Object.freeze(config)"],
+    ["changed and sealed", "config.key = 'changed'; Object.seal(config)"],
+    ["closed and emptied", "Object.preventExtensions(config); delete config.key"],
+    [
+      "fixed a part of",
+      "Object.defineProperty(config, 'key', { value: 'fixed', configurable: false })",
+    ],
+    ["gave a throwing setter to", "Object.defineProperty(config, 'key', { set() { throw 1 } })"],
+  ])("[TS-12] gives each event the settings as they are after one %s them", async (_what, deed) => {
+    for (const pause of ["", "await null;"]) {
+      const instance = await startSource(
+        sandbox,
+        `let count = 0;
+        export async function processEvent(event, { config }) {
+          const seen = JSON.stringify(config);
+          config.more = count += 1;
+          const more = config.more;
+          ${deed}; ${pause}
+          event.properties = { seen, more, count };
+          return event;
+        }`,
+        { config: { key: "secret", text: "a" } },
+      );
+      const outcomes = [
+        ...(await instance.transform(sampleEvents(3))),
+        ...(await instance.transform(sampleEvents(1))),
+      ];
+      const seen = '{"key":"secret","text":"a"}';
+      expect(outcomes.map(readOutcome)).toEqual(
+        [1, 2, 3, 4].map((count) => ({ seen, more: count, count })),
+      );
+      await instance.stop();
+    }
+  });
+
+  it("[TS-12] leaves settings frozen that setupPlugin froze, and survives who tampers with how they come back", async () => {
+    const instance = await startSource(
+      sandbox,
+      `let count = 0;
+      export function setupPlugin({ config }) { config.list = [1]; Object.freeze(config); Object.keys = Reflect.deleteProperty = Object.getOwnPropertyDescriptors = () => { throw new Error("mine") } }
+      export function processEvent(event, { config }) {
+        Object.freeze(config);
+        event.properties = { count: count += 1, list: config.list, isFrozen: Object.isFrozen(config) };
+        return event;
+      }`,
+      { config: { key: "secret" } },
+    );
+    const outcomes = await instance.transform(sampleEvents(3));
+    expect(outcomes.map(readOutcome)).toEqual(
+      [1, 2, 3].map((count) => ({ count, list: [1], isFrozen: true })),
+    );
     await instance.stop();
   });
 
