@@ -625,18 +625,19 @@ function absentPackage(name: string, member: string): unknown {
     const of = member === "" ? `"${name}"` : `${member} of "${name}"`;
     throw new Error(`Cannot use ${of}: transformations have no such package`);
   };
-  const proxy: unknown = new Proxy(function absent() {}, {
-    get(target, key) {
-      if (typeof key === "symbol" || key === "prototype") return Reflect.get(target, key);
-      if (key === "then" || key === "__esModule") return undefined;
-      return absentPackage(name, member === "" || member === "default" ? key : `${member}.${key}`);
-    },
-    // Bundlers read what they import as a whole through an object made of its prototype.
-    getPrototypeOf: () => proxy as object,
+  const get = (target: object, key: string | symbol): unknown => {
+    if (typeof key === "symbol" || key === "prototype") return Reflect.get(target, key);
+    if (key === "then" || key === "__esModule") return undefined;
+    return absentPackage(name, member === "" || member === "default" ? key : `${member}.${key}`);
+  };
+  return new Proxy(function absent() {}, {
+    get,
+    // Bundlers read what they import as a whole through an object made of its prototype. That has an
+    // ordinary one, so that whoever looks along all of them comes to an end.
+    getPrototypeOf: () => new Proxy({}, { get }),
     apply: use,
     construct: use,
   });
-  return proxy;
 }
 
 interface BufferOptions {

@@ -294,6 +294,37 @@ describe("sources of published transformations", () => {
     },
   );
 
+  it("[TS-1] lets a source look through a package that is not here, and come to an end", async () => {
+    expect(
+      await propertiesAfter(
+        sandbox,
+        `import pg from "pg"; import * as all from "aws-sdk";
+        let count = 0;
+        export function processEvent(event) {
+          count += 1;
+          const keys = [];
+          for (const key in pg) keys.push(key);
+          for (const key in pg.Client) keys.push(key);
+          for (const key in all.S3) keys.push(key);
+          const are = [pg instanceof Error, pg.Client instanceof Promise, event instanceof pg.Client, "x" in pg];
+          const failures = [];
+          for (const use of [() => new pg.Client(), () => pg.connect(), () => new (Object.create(pg).Pool)()]) {
+            try { use() } catch (error) { failures.push(error.message) }
+          }
+          event.properties = { count, keys, are, failures };
+          return event;
+        }`,
+      ),
+    ).toEqual({
+      count: 1,
+      keys: [],
+      are: [false, false, false, false],
+      failures: ["Client", "connect", "Pool"].map(
+        (name) => `Cannot use ${name} of "pg": transformations have no such package`,
+      ),
+    });
+  });
+
   it("[TS-12] gives each call the settings as they are, whatever the one before has done to its own", async () => {
     const seen = "JSON.stringify(config), Object.keys(config).join(), config.key === undefined";
     const instance = await startSource(
