@@ -47,7 +47,8 @@ const run = await transformationsPipeline({
 
 for (let acknowledged = 0; ; acknowledged += 20) {
   const requests = [8, 6, 6].map((length) =>
-    Array.from({ length }, () => sampleEvent({ projectId })),
+    // Events of different persons wait for each other in the transformation alone.
+    Array.from({ length }, (_, n) => sampleEvent({ projectId, distinctId: `person ${n}` })),
   );
   // What waits for long passes in one run, and in few commits.
   while ((lanes.waiting().get(projectId) ?? 0) > 300) await delay(5);

@@ -217,6 +217,38 @@ describe("transformations at work", () => {
     );
   });
 
+  it("[TP-24] bars a run that begins when one before it has ended and left events", async () => {
+    const project = await run.newProject();
+    await run.enable(
+      project,
+      "Number",
+      `export function processEvent(e, { global }) {
+        global.n = (global.n ?? 0) + 1
+        e.properties.number = global.n
+        return e
+      }`,
+    );
+    const entries = Array.from({ length: 6 }, (_, index) => ({
+      position: index + 1,
+      event: eventOf(project, "n"),
+    }));
+    /** What a run numbers, and from where on it leaves events. */
+    const give = async (from: number, to: number, isOver = AbortSignal.any([])) => {
+      const left: number[] = [];
+      const leaving = { isOver, from: (position: number) => left.push(position) };
+      const occasion = { whenDurable() {}, leaving };
+      const outcomes = await run.work.step.run(entries.slice(from, to), occasion);
+      const numbers = outcomes.map((one) =>
+        one.kind === "keep" ? (one.added?.properties.number ?? one.event.properties.number) : 0,
+      );
+      return { left, numbers };
+    };
+    expect(await give(0, 3, AbortSignal.abort())).toMatchObject({ left: [1] });
+    expect(await give(3, 6)).toMatchObject({ left: [4] });
+    expect(await give(0, 3)).toEqual({ left: [], numbers: [1, 2, 3] });
+    expect(await give(3, 6)).toEqual({ left: [], numbers: [4, 5, 6] });
+  });
+
   it("[TP-25] captures beside events, at most three deep, with a warning for more", async () => {
     const project = await run.newProject();
     await run.enable(

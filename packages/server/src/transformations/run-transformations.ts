@@ -54,10 +54,11 @@ export function runTransformations(deps: RunTransformationsDeps): Step {
         return entries.map(({ event }) => ({ kind: "keep", event }));
       }
       deps.neighbours.note(projectId);
-      const lane = known ?? { halfway: new Map(), last: undefined, lines: new WeakMap() };
+      const lane = known ?? newLane();
       underWay.set(projectId, lane);
       return passRun(entries, stages, lane, occasion, deps).finally(() => {
-        if (lane.last === undefined && lane.halfway.size === 0) underWay.delete(projectId);
+        const { last, halfway, leftFrom } = lane;
+        if (!last && halfway.size === 0 && leftFrom === undefined) underWay.delete(projectId);
       });
     },
   };
@@ -69,7 +70,13 @@ interface LaneUnderWay {
   readonly halfway: Map<number, EventUnderWay>;
   /** The run that began last, while it lasts. */
   last: RunUnderWay | undefined;
+  /** Position of the first event that was left, until a run begins there: nothing behind it may pass. */
+  leftFrom: number | undefined;
   readonly lines: WeakMap<Stage, StageLine>;
+}
+
+function newLane(): LaneUnderWay {
+  return { halfway: new Map(), last: undefined, leftFrom: undefined, lines: new WeakMap() };
 }
 
 interface RunUnderWay {
@@ -104,12 +111,16 @@ async function passRun(
     following?.end();
     cut.abort();
   };
-  if (before?.cut.aborted || leaving?.isOver.aborted) end();
+  // A run may begin when the one before it has ended, and nobody has heard yet of what that has left.
+  const from = entries[0]?.position ?? 0;
+  const isBehind = leaving !== undefined && from > (lane.leftFrom ?? Number.POSITIVE_INFINITY);
+  if (leaving && !isBehind) lane.leftFrom = undefined;
+  if (isBehind || before?.cut.aborted || leaving?.isOver.aborted) end();
   leaving?.isOver.addEventListener("abort", end);
   // Events under way pass the versions they began with; others wait for the next run.
   const releases = stages.map((stage) => stage.hold(leaving && end));
   const { promise: isInLine, resolve: inLine } = withResolvers();
-  const occasionNow = { ...occasion, before, cut: cut.signal, inLine };
+  const occasionNow = { ...occasion, before, isBehind, cut: cut.signal, inLine };
   const passing = passAll(entries, stages, lane, occasionNow, deps).finally(inLine);
   const run: RunUnderWay = {
     cut: cut.signal,
@@ -137,22 +148,26 @@ async function passRun(
 async function passAll(
   entries: readonly LoggedEvent[],
   stages: readonly Stage[],
-  { halfway, lines }: LaneUnderWay,
+  lane: LaneUnderWay,
   {
     whenPassing,
     whenDurable,
     whenUndone,
     leaving,
     before,
+    isBehind,
     cut,
     inLine,
   }: StepOccasion & {
     readonly before: RunUnderWay | undefined;
+    /** Whether something in front of it is left. */
+    readonly isBehind: boolean;
     readonly cut: AbortSignal;
     readonly inLine: () => void;
   },
   deps: RunTransformationsDeps,
 ): Promise<{ readonly outcomes: readonly StepOutcome[]; readonly hasLeft: boolean }> {
+  const { halfway, lines } = lane;
   const memory = createRunMemory(deps.siteUrl);
   const all = entries.map((entry) => {
     const known = leaving && halfway.get(entry.position);
@@ -198,7 +213,7 @@ async function passAll(
   inLine();
   await Promise.all(passing);
   // What has passed though something in front of it is left goes on from where it is.
-  const isBarred = (await before?.hasLeft) ?? false;
+  const isBarred = (await before?.hasLeft) || isBehind;
   if (isBarred) for (const one of all) one.isLeft = true;
   const firstLeft = all.findIndex(({ isLeft }) => isLeft);
   const left = firstLeft < 0 ? [] : all.slice(firstLeft);
@@ -207,8 +222,11 @@ async function passAll(
     // What an event has passed it does not pass again with the next run.
     for (const one of left) if (one.counts) halfway.set(one.entry.position, one);
   }
-  const [begin] = left;
-  if (begin) leaving?.from(begin.entry.position);
+  const position = left[0]?.entry.position;
+  if (leaving && position !== undefined) {
+    lane.leftFrom = Math.min(lane.leftFrom ?? position, position);
+    leaving.from(position);
+  }
   return { outcomes: all.map((one) => one.outcome(memory)), hasLeft: left.length > 0 };
 }
 

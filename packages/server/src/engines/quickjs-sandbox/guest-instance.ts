@@ -65,6 +65,9 @@ export interface GuestPlatform {
   fetch(argument: Json, settings: GuestSettings): Promise<Json>;
 }
 
+/** Questions whose effect is to be durable with an event. */
+const OF_EVENTS: ReadonlySet<string> = new Set(["set", "delete", "job"]);
+
 /** A piece of work whose cost is measured and limited by itself. */
 interface Task extends Asker {
   readonly spending: Spending;
@@ -924,8 +927,8 @@ export class GuestInstance {
     const [ask, op, argument] = JSON.parse(text) as [number, string, Json];
     const { length } = text;
     const task = this.#current;
-    const { cause } = task;
-    const asker = cause !== null ? task : (task.origin ?? this.#latest ?? task);
+    const cause = task.cause ?? (OF_EVENTS.has(op) ? this.#oldestWaiting() : null);
+    const asker = task.cause !== null ? task : (task.origin ?? this.#latest ?? task);
     const refusal = this.#askBounds.begin({ asker, length }, op);
     if (refusal !== undefined) return `!Error: ${refusal}`;
     this.#asks.set(ask, { task, asker, length });
@@ -942,6 +945,17 @@ export class GuestInstance {
       (error: unknown) => this.#settle(number, ask, false, (error as Error).message),
     );
     return undefined;
+  }
+
+  /**
+   * The event that waits longest: what is asked for when it is not known whose code runs (another event
+   * has just ended, and what waited for it goes on) is durable no later than the event that it is of.
+   */
+  #oldestWaiting(): GuestCause | null {
+    const batch = this.#batch;
+    if (batch === null) return null;
+    const [event] = batch.waiting.keys();
+    return event === undefined ? null : { id: batch.id, event };
   }
 
   #settle(number: number, ask: number, isOk: boolean, value: Json | undefined): void {
