@@ -247,6 +247,10 @@ describe("transformations at work", () => {
     expect(await give(3, 6)).toMatchObject({ left: [4] });
     expect(await give(0, 3)).toEqual({ left: [], numbers: [1, 2, 3] });
     expect(await give(3, 6)).toEqual({ left: [], numbers: [4, 5, 6] });
+    // What was left never comes again: nobody waits for it for ever.
+    expect(await give(0, 1, AbortSignal.abort())).toMatchObject({ left: [1] });
+    expect(await give(1, 3)).toMatchObject({ left: [2] });
+    expect(await give(1, 3)).toEqual({ left: [], numbers: [7, 8] });
   });
 
   it("[TP-25] captures beside events, at most three deep, with a warning for more", async () => {

@@ -72,11 +72,14 @@ interface LaneUnderWay {
   last: RunUnderWay | undefined;
   /** Position of the first event that was left, until a run begins there: nothing behind it may pass. */
   leftFrom: number | undefined;
+  /** Position of the run that was barred for that: once, so that no lane stands for what never comes. */
+  barredAt: number | undefined;
   readonly lines: WeakMap<Stage, StageLine>;
 }
 
 function newLane(): LaneUnderWay {
-  return { halfway: new Map(), last: undefined, leftFrom: undefined, lines: new WeakMap() };
+  const nothing = { last: undefined, leftFrom: undefined, barredAt: undefined };
+  return { ...nothing, halfway: new Map(), lines: new WeakMap() };
 }
 
 interface RunUnderWay {
@@ -113,8 +116,15 @@ async function passRun(
   };
   // A run may begin when the one before it has ended, and nobody has heard yet of what that has left.
   const from = entries[0]?.position ?? 0;
-  const isBehind = leaving !== undefined && from > (lane.leftFrom ?? Number.POSITIVE_INFINITY);
-  if (leaving && !isBehind) lane.leftFrom = undefined;
+  const isBehind =
+    leaving !== undefined &&
+    from > (lane.leftFrom ?? Number.POSITIVE_INFINITY) &&
+    from !== lane.barredAt;
+  if (isBehind) lane.barredAt = from;
+  else if (leaving) {
+    lane.leftFrom = undefined;
+    lane.barredAt = undefined;
+  }
   if (isBehind || before?.cut.aborted || leaving?.isOver.aborted) end();
   leaving?.isOver.addEventListener("abort", end);
   // Events under way pass the versions they began with; others wait for the next run.
