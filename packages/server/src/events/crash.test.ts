@@ -1,5 +1,3 @@
-import { spawn } from "node:child_process";
-import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import {
   isDropped,
@@ -11,6 +9,7 @@ import {
 } from "./numbered-events.setup.ts";
 import { temporaryPipeline } from "./pipeline.setup.ts";
 import type { DeadlyCall } from "./pipeline-process.setup.ts";
+import { runUntilKilled } from "./run-until-killed.setup.ts";
 
 /** More of them take minutes: set the variable to 20 before a release. */
 const ROUNDS = Number(process.env.HEDGEROW_CRASH_ROUNDS ?? 5);
@@ -31,28 +30,11 @@ async function captureUntilKilled(given: {
   death: { afterMs: number } | Death;
 }): Promise<number> {
   const { death } = given;
-  const script = fileURLToPath(new URL("./pipeline-process.setup.ts", import.meta.url));
-  const child = spawn(
-    process.execPath,
-    [
-      ...["--import", "tsx", "--conditions=source", script],
-      ...[given.folder, String(given.projectId), String(given.first), given.mode],
-      ...("afterMs" in death ? [] : death.map(String)),
-    ],
-    { stdio: ["ignore", "pipe", "inherit"] },
-  );
-  let output = "";
-  const ended = new Promise<NodeJS.Signals | null>((resolve) => {
-    child.once("close", (_code, signal) => resolve(signal));
-  });
-  child.stdout.setEncoding("utf8");
-  child.stdout.on("data", (text: string) => {
-    if (output === "" && "afterMs" in death) setTimeout(() => child.kill("SIGKILL"), death.afterMs);
-    output += text;
-  });
-  expect(await ended).toBe("SIGKILL");
-  const lines = output.slice(0, output.lastIndexOf("\n")).split("\n");
-  return Math.max(given.first, Number(lines.at(-1)));
+  const script = new URL("./pipeline-process.setup.ts", import.meta.url);
+  const own = "afterMs" in death ? [] : death.map(String);
+  const args = [given.folder, String(given.projectId), String(given.first), given.mode, ...own];
+  const afterMs = "afterMs" in death ? death.afterMs : undefined;
+  return Math.max(given.first, await runUntilKilled(script, args, afterMs));
 }
 
 /** Captures in one process after the other, each killed in its own way, and looks at what is stored. */

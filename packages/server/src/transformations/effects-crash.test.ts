@@ -1,8 +1,7 @@
-import { spawn } from "node:child_process";
-import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { decodeJson } from "../engines/sql/codec.ts";
 import { temporaryPipeline } from "../events/pipeline.setup.ts";
+import { runUntilKilled } from "../events/run-until-killed.setup.ts";
 import { transformationsPipeline } from "./at-work.setup.ts";
 import type { DeadlyCall } from "./effects-process.setup.ts";
 
@@ -35,26 +34,10 @@ async function captureUntilKilled(
   projectId: number,
   death: Death,
 ): Promise<number> {
-  const script = fileURLToPath(new URL("./effects-process.setup.ts", import.meta.url));
-  const child = spawn(
-    process.execPath,
-    [
-      ...["--import", "tsx", "--conditions=source", script, folder, String(projectId)],
-      ...("afterMs" in death ? [] : death.map(String)),
-    ],
-    { stdio: ["ignore", "pipe", "inherit"] },
-  );
-  let output = "";
-  const ended = new Promise<NodeJS.Signals | null>((resolve) => {
-    child.once("close", (_code, signal) => resolve(signal));
-  });
-  child.stdout.setEncoding("utf8");
-  child.stdout.on("data", (text: string) => {
-    if (output === "" && "afterMs" in death) setTimeout(() => child.kill("SIGKILL"), death.afterMs);
-    output += text;
-  });
-  expect(await ended).toBe("SIGKILL");
-  return Number(output.slice(0, output.lastIndexOf("\n")).split("\n").at(-1));
+  const script = new URL("./effects-process.setup.ts", import.meta.url);
+  const own = "afterMs" in death ? [] : death.map(String);
+  const afterMs = "afterMs" in death ? death.afterMs : undefined;
+  return runUntilKilled(script, [folder, String(projectId), ...own], afterMs);
 }
 
 /** Lets one process after the other die in its own way, and looks at what is stored then. */

@@ -66,10 +66,8 @@ export class EventUnderWay implements GivenEvent, WriteOwner {
   jobs: readonly AskedJob[] = NONE;
   /** Whether jobs went to the log with it. */
   hasAsked = false;
-  /** What became of what it stored. */
+  /** `released` once what became of it is durable. */
   ended: WriteOwner["ended"];
-  /** Set once what became of it is durable. */
-  isDurable = false;
   counts: Count | undefined;
   /** Set where a run ended before it had passed all of its chain. */
   isLeft = false;

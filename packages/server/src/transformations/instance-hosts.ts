@@ -83,7 +83,7 @@ export function createInstanceHosts({
 
   /** The event under way that something hangs on, unless what became of it is durable. */
   function ownerOf({ event }: SandboxCause): EventUnderWay | undefined {
-    return event instanceof EventUnderWay && !event.isDurable ? event : undefined;
+    return event instanceof EventUnderWay && event.ended !== "released" ? event : undefined;
   }
 
   async function add(job: NewJob): Promise<boolean> {
@@ -254,7 +254,6 @@ export function createInstanceHosts({
     release(events) {
       storage.release(events);
       for (const one of events) {
-        one.isDurable = true;
         if (one.jobs.length === 0) continue;
         ready.push(...one.jobs.map(({ job }) => job));
         setJobs(one, []);
