@@ -5,7 +5,7 @@ import type { AddedProperties } from "./added-properties.ts";
 import type { CapturedEvent, LoggedEvent } from "./event.ts";
 
 /** Begins a line with integers beyond a `number`: all other lines are read without looking for them. */
-const EXACT_MARK = "!";
+export const EXACT_MARK = "!";
 
 /** An event as a line, and the JSON text of its own properties that is part of it. */
 export interface EncodedEvent {
@@ -66,6 +66,18 @@ function encodeHead(event: CapturedEvent): string {
   const names = `"${uuid}",${JSON.stringify(event.event)},${JSON.stringify(event.distinctId)}`;
   const clientMs = clientTimestamp?.getTime() ?? null;
   return `[${projectId},${names},${timestamp.getTime()},${clientMs},${receivedAt.getTime()},`;
+}
+
+/**
+ * The line of an event with more properties behind its own, of which none have the same name.
+ * @param added their JSON text
+ * @param mayHoldBigInt whether that may hold integers beyond a `number`
+ */
+export function extendLine(line: string, added: string, mayHoldBigInt: boolean): string {
+  if (added.length === 2) return line;
+  const mark = mayHoldBigInt && !line.startsWith(EXACT_MARK) ? EXACT_MARK : "";
+  const isFirst = line.endsWith("{}]");
+  return `${mark}${line.slice(0, -2)}${isFirst ? "" : ","}${added.slice(1)}]`;
 }
 
 /** The text of the properties in the line of an event; `undefined` where the line is written otherwise. */

@@ -1,10 +1,17 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { encodeJson, holdsBigInt } from "../exact-json.ts";
-import type { JsonObject } from "../json.ts";
+import type { Json, JsonObject } from "../json.ts";
 import type { CapturedEvent, Passage } from "./event.ts";
 import { encodeEvent } from "./event-codec.ts";
-import { beginsWith, decodeLogged, encodePassed } from "./logged-event-codec.ts";
+import {
+  beginsWith,
+  decodeLogged,
+  encodePassed,
+  encodeReference,
+  referenceIn,
+  resolveReference,
+} from "./logged-event-codec.ts";
 
 const text = fc.string({ unit: "binary" });
 const properties = fc.oneof(
@@ -67,6 +74,38 @@ describe("the encoding of events that passed transformations", () => {
       }),
       { numRuns: 300 },
     );
+  });
+
+  it("[PI-88] says of an event that stands in a lane only what was added, and reads back as the whole", () => {
+    const addition = fc.oneof(
+      fc.constant(undefined),
+      fc.constant({ properties: {}, text: "{}" }),
+      fc.jsonValue().map((value) => {
+        const given = { " added": JSON.parse(JSON.stringify(value)) as Json };
+        return { properties: given, text: JSON.stringify(given) };
+      }),
+      fc.constant({
+        properties: { " large": 12345678901234567890n },
+        text: '{" large":12345678901234567890}',
+      }),
+    );
+    fc.assert(
+      fc.property(event, passage, addition, fc.nat(), (captured, became, added, place) => {
+        const line = encodeReference(captured, place, added, JSON.stringify(became));
+        expect(line).not.toMatch(/[\n\r]/);
+        expect(referenceIn(line)).toEqual({ projectId: captured.projectId, place });
+        const whole = resolveReference(line, encodeEvent(captured));
+        expect(whole).toBe(encodePassed(captured, became, { added }).line);
+        expect(referenceIn(whole)).toBeUndefined();
+        const head = JSON.stringify([captured.projectId, captured.uuid]).slice(0, -1);
+        expect(beginsWith(line, head)).toBe(true);
+      }),
+      { numRuns: 300 },
+    );
+    for (const damaged of ["=", "=[1", '=[1,"a"]{}', '=[1,"a",x]{}\t{}']) {
+      expect(() => referenceIn(damaged)).toThrow(SyntaxError);
+    }
+    expect(() => resolveReference('=[1,"a",2]{}', "[]")).toThrow(SyntaxError);
   });
 
   it("[PI-1] reads lines of events that never were in a lane", () => {

@@ -1,14 +1,20 @@
+import { holdsBigInt } from "../exact-json.ts";
+import type { AddedProperties } from "./added-properties.ts";
 import type { CapturedEvent, LoggedEvent, Passage } from "./event.ts";
 import {
   decodeEvent,
   type EncodedEvent,
+  EXACT_MARK,
   encodeWithText,
+  extendLine,
   mayLineHoldBigInt,
   propertiesTextOf,
 } from "./event-codec.ts";
 
 /** Begins the line of an event that is through its project's transformations. */
 const PASSED_MARK = "+";
+/** Begins a line that says of such an event what was added to it, and where its own line stands. */
+const REFERENCE_MARK = "=";
 /** Stands before what became of it: JSON has it only as an escape. */
 const SEPARATOR = "\t";
 
@@ -31,7 +37,43 @@ export function encodePassed(
   };
 }
 
-/** Reads back the line of any entry. Throws a `SyntaxError` for anything else. */
+/**
+ * A short line for an event that came through as it stands in its project's lane, but for what was added
+ * to it: it names the place there. {@link resolveReference} makes the whole line of the two.
+ * @param passageText JSON of what became of it
+ */
+export function encodeReference(
+  { projectId, uuid }: CapturedEvent,
+  place: number,
+  added: AddedProperties | undefined,
+  passageText: string,
+): string {
+  const mark = added !== undefined && holdsBigInt(added.properties) ? EXACT_MARK : "";
+  const text = added?.text ?? "{}";
+  return `${REFERENCE_MARK}${mark}[${projectId},"${uuid}",${place}]${text}${SEPARATOR}${passageText}`;
+}
+
+/** The place of the line that a line refers to, in the lane of a project; `undefined` where it refers to none. */
+export function referenceIn(
+  line: string,
+): { readonly projectId: number; readonly place: number } | undefined {
+  if (!line.startsWith(REFERENCE_MARK)) return undefined;
+  const [, projectId, place] = /^=!?\[(\d+),"[^"]*",(\d+)\]/.exec(line) ?? [];
+  if (place === undefined) throw new SyntaxError("not a reference to an event");
+  return { projectId: Number(projectId), place: Number(place) };
+}
+
+/** The whole line of an event, from one that refers to a lane and the line that stands there. */
+export function resolveReference(line: string, laneLine: string): string {
+  const from = line.indexOf("]") + 1;
+  const to = line.lastIndexOf(SEPARATOR);
+  if (from === 0 || to < from) throw new SyntaxError("not a reference to an event");
+  const isExact = line.startsWith(EXACT_MARK, REFERENCE_MARK.length);
+  const whole = extendLine(laneLine, line.slice(from, to), isExact);
+  return `${PASSED_MARK}${whole}${line.slice(to)}`;
+}
+
+/** Reads back the line of any entry, but for those that refer to another. Throws a `SyntaxError` for anything else. */
 export function decodeLogged(line: string): Omit<LoggedEvent, "position"> {
   if (!line.startsWith(PASSED_MARK)) return withText(line);
   const end = line.lastIndexOf(SEPARATOR);
@@ -49,6 +91,6 @@ function withText(line: string): Omit<LoggedEvent, "position"> {
 
 /** Whether a line is the entry of an event whose line begins with a head, by its marks alone. */
 export function beginsWith(line: string, head: string): boolean {
-  const marks = /^\+?!?/.exec(line)?.[0].length ?? 0;
+  const marks = /^[+=]?!?/.exec(line)?.[0].length ?? 0;
   return line.startsWith(head, marks);
 }

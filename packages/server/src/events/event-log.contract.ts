@@ -287,6 +287,110 @@ export function describeEventLog(title: string, create: () => Promise<Reopenable
       expect(log.lanes.read(1, 7, 10).entries).toHaveLength(1);
     });
 
+    /** An event that passes as it stands in its lane, but for what is added. */
+    const passedAsItStands = (event: CapturedEvent, place: number): PassedEvent => {
+      const properties = place % 2 === 0 ? {} : { added: place === 3 ? 2n ** 70n : `n${place}` };
+      return {
+        ...passedOn(event),
+        ...{ place, propertiesText: encodeJson(event.properties) },
+        added: { properties, text: encodeJson(properties) },
+      };
+    };
+
+    it("[PI-88] gives events whole that pass as they stand in their lanes, until they are released", async () => {
+      const raw = Array.from({ length: 8 }, (_, n) =>
+        sampleEvent({ properties: n === 4 ? {} : { n, large: n === 5 ? 2n ** 65n : "ß\n" } }),
+      );
+      const others = Array.from({ length: 3 }, () => sampleEvent({ projectId: 2 }));
+      for (const some of [raw.slice(0, 3), raw.slice(3)]) await log.lanes.append(1, some);
+      await log.lanes.append(2, others);
+      const asTheyStand = raw.map((event, index) => passedAsItStands(event, index + 1));
+      const changed = passedOn({ ...sampleEvent(), uuid: raw[6]?.uuid ?? "" });
+      const events = [...asTheyStand.slice(0, 6), changed, ...asTheyStand.slice(7)];
+      const ofOthers = others.map((event, index) => passedAsItStands(event, index + 1));
+      // Some share a commit, and a commit takes a part of what was appended in one.
+      const passes = [
+        log.lanes.pass(1, { upTo: 2, events: events.slice(0, 2), captured: [] }),
+        log.lanes.pass(2, { upTo: 3, events: ofOthers, captured: [] }),
+        log.lanes.pass(1, { upTo: 4, events: events.slice(2, 4), captured: [] }),
+        log.lanes.pass(1, { upTo: 7, events: events.slice(4, 7), captured: [] }),
+      ];
+      const positions = (await Promise.all(passes)).flatMap((one) => one.positions);
+      const last = await log.lanes.pass(1, { upTo: 8, events: events.slice(7), captured: [] });
+      positions.push(...last.positions);
+      const passed = [...events.slice(0, 2), ...ofOthers, ...events.slice(2)];
+      const reopen = async () => {
+        await log.close();
+        log = await place.open();
+      };
+      const look = async (from: number) => {
+        const all = await log.read(positions[from] ?? 0, 100, NEVER);
+        const entries = all.entries.filter(({ event }) => event.projectId < 3);
+        const expected = passed.slice(from + 1).map((one, index) => ({
+          position: positions[from + 1 + index],
+          event: wholeEntry(one).event,
+          passage: one.passage,
+        }));
+        expect(entries.map(wholeEntry)).toMatchObject(expected);
+        for (const { event, propertiesText } of entries.map(wholeEntry)) {
+          expect([undefined, encodeJson(event.properties)]).toContain(propertiesText);
+        }
+      };
+      await look(-1);
+      await reopen();
+      await look(-1);
+      expect(log.lanes.waiting()).toEqual(new Map());
+      for (const { event } of passed) {
+        const position = positions[passed.findIndex((one) => one.event === event)];
+        expect(await log.find(event, 0)).toBe(position);
+        expect(await log.lanes.holds(event)).toBe(false);
+      }
+      for (const released of [2, 5, 8]) {
+        await log.release(positions[released] ?? 0);
+        // What is released may be gone with the next append; what is not has to be there.
+        await log.append([sampleEvent({ projectId: 3 })]);
+        await reopen();
+        await look(released);
+      }
+    });
+
+    it("[PI-88] reads on in what passed, and takes more into lanes, while some of it is released", async () => {
+      const taken: string[] = [];
+      let read = 0;
+      for (let round = 0; round < 12; round++) {
+        const raw = Array.from({ length: 40 }, (_, n) => sampleEvent({ properties: { round, n } }));
+        const places = await log.lanes.append(1, raw);
+        const run = raw.map((event, index) =>
+          (round + index) % 9 === 0
+            ? passedOn(event)
+            : passedAsItStands(event, places[index] ?? Number.NaN),
+        );
+        for (const [from, to] of [
+          [0, 15],
+          [15, 40],
+        ] as const) {
+          const upTo = places[to - 1] ?? 0;
+          await log.lanes.pass(1, { upTo, events: run.slice(from, to), captured: [] });
+        }
+        if (round % 3 === 2) {
+          await log.close();
+          log = await place.open();
+        }
+        // The reader lags behind, and keeps up in the end.
+        while (read < (await log.end()) - (round === 11 ? 0 : 60)) {
+          const { entries, end } = await log.read(read, 25, NEVER);
+          expect(entries.filter(({ fault }) => fault)).toEqual([]);
+          taken.push(
+            ...entries.map(({ event }) => `${event.properties.round}.${event.properties.n}`),
+          );
+          read = end;
+          await log.release(read);
+        }
+      }
+      const all = Array.from({ length: 12 * 40 }, (_, n) => `${Math.floor(n / 40)}.${n % 40}`);
+      expect(taken).toEqual(all);
+    });
+
     it("[TP-68] keeps what passed events leave for other stores, of all lanes in one order, until it is forgotten", async () => {
       const effectsAfter = (position: number) => log.lanes.effects(position);
       const pass = async (projectId: number, upTo: number, effects: readonly string[]) => {

@@ -76,6 +76,8 @@ export interface PassedEvent {
   readonly mayHoldBigInt?: boolean | undefined;
   /** What stands behind those. */
   readonly added?: AddedProperties | undefined;
+  /** Its place in the lane, where it is the event that stands there, but for what was added. */
+  readonly place?: number | undefined;
 }
 
 /** What events that passed have left for other stores. */
@@ -88,7 +90,7 @@ export interface PassedEffects {
 /**
  * Events that have to pass their project's transformations before they become entries of the log
  * (decision record 24). Each project has a lane of its own; places in it grow by one and are no
- * positions of the log. What has passed is gone from its lane at once.
+ * positions of the log. What has passed is in its lane no more.
  */
 export interface LogLanes {
   /** Whether the lane of a project holds anything, what is on its way to the disk included. */

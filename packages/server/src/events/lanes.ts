@@ -390,7 +390,7 @@ function passedEventsOf(
 type KeptPassage = Extract<Passage, { kind: "kept" }>;
 
 function passedEventOf(
-  { event, propertiesText, mayHoldBigInt }: LoggedEvent,
+  { position, event, propertiesText, mayHoldBigInt, fault }: LoggedEvent,
   outcome: StepsOutcome,
   kept: KeptPassage,
 ): PassedEvent {
@@ -405,6 +405,7 @@ function passedEventOf(
         propertiesText: entry.propertiesText,
         mayHoldBigInt: isSame ? mayHoldBigInt : undefined,
         added: entry.added,
+        place: isSame && fault === undefined ? position : undefined,
       };
     }
     case "drop": {

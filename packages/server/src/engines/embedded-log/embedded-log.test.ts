@@ -166,6 +166,58 @@ describe("openEmbeddedLog", () => {
       await log.close();
     }));
 
+  it("[PI-88] takes no more room however many events pass as they stand in their lane", () =>
+    inFolder(async (path) => {
+      const log = await openEmbeddedLog(path);
+      const properties = { text: "x".repeat(MEBIBYTE) };
+      const propertiesText = JSON.stringify(properties);
+      let largest = 0;
+      for (let place = 1; place <= 60; place++) {
+        const event = sampleEvent({ properties });
+        await log.lanes.append(1, [event]);
+        const passage = { kind: "kept", changedBy: [] } as const;
+        // Every other one is written anew: both kinds let go of what stood in the lane.
+        const asItStands = place % 2 === 0 ? { place, propertiesText } : {};
+        const { positions } = await log.lanes.pass(1, {
+          ...{ upTo: place, captured: [] },
+          events: [{ event, passage, ...asItStands }],
+        });
+        // One is read again by whoever lags behind.
+        await log.release((positions[0] ?? 0) - 1);
+        largest = Math.max(largest, await log.bytes());
+      }
+      expect(largest).toBeLessThan(40 * MEBIBYTE);
+      await log.release(60);
+      await log.append([sampleEvent()]);
+      await log.close();
+      const file = new Database(path, { readonly: true });
+      for (const table of ["lane_segments", "lane_references"]) {
+        expect(file.prepare(`select count(*) as count from ${table}`).all()).toEqual([
+          { count: 0 },
+        ]);
+      }
+      file.close();
+    }));
+
+  it("[PI-88] writes little for an event that passes as it stands in its lane", () =>
+    inFolder(async (path) => {
+      const log = await openEmbeddedLog(path, { tailChars: 0 });
+      const properties = { text: "x".repeat(MEBIBYTE) };
+      const event = sampleEvent({ properties });
+      await log.lanes.append(1, [event]);
+      const passage = { kind: "kept", changedBy: [] } as const;
+      const propertiesText = JSON.stringify(properties);
+      const before = await log.bytes();
+      await log.lanes.pass(1, {
+        ...{ upTo: 1, captured: [] },
+        events: [{ event, passage, place: 1, propertiesText }],
+      });
+      expect((await log.bytes()) - before).toBeLessThan(MEBIBYTE / 4);
+      const { entries } = await log.read(0, 10, NEVER);
+      expect(entries).toMatchObject([{ position: 1, event, propertiesText, passage }]);
+      await log.close();
+    }));
+
   it("[PI-86] takes nothing new into the room that is left for lanes, also beside what passes", () =>
     inFolder(async (path) => {
       const log = await openEmbeddedLog(path, { maxFileBytes: 2 * MEBIBYTE });

@@ -3,7 +3,14 @@ import type { Worker } from "node:worker_threads";
 import { cleanText } from "@hedgerow/core/events/clean-json";
 import type { CapturedEvent, LoggedEvent, Passage } from "@hedgerow/core/events/event";
 import { type EncodedEvent, encodeWithText } from "@hedgerow/core/events/event-codec";
-import { beginsWith, decodeLogged, encodePassed } from "@hedgerow/core/events/logged-event-codec";
+import {
+  beginsWith,
+  decodeLogged,
+  encodePassed,
+  encodeReference,
+  referenceIn,
+  resolveReference,
+} from "@hedgerow/core/events/logged-event-codec";
 import Database from "libsql";
 import {
   type EventLog,
@@ -198,7 +205,7 @@ export async function openEmbeddedLog(
         const entry = became
           ? { position, event, propertiesText, added: became.added, passage: became.passage }
           : { position, event, propertiesText };
-        tail.add(entry, line.length);
+        tail.add(entry, Math.max(line.length, propertiesText.length));
         return position;
       });
       const places = toLane ? addToLane(toLane) : [];
@@ -244,9 +251,11 @@ export async function openEmbeddedLog(
       kind: "append",
       segments: segmentsOf(writing.map(({ encoded }) => encoded)),
       laneSegments: laneSegmentsOf(writing),
-      passes: writing.flatMap(({ pass }) =>
-        pass ? [{ projectId: pass.lane.projectId, upTo: pass.upTo }] : [],
-      ),
+      passes: writing.flatMap(({ pass, passed }) => {
+        if (!pass) return [];
+        const { lane, upTo } = pass;
+        return [{ projectId: lane.projectId, upTo, refersAfter: placeBefore(passed) }];
+      }),
       effects: effectsOf(writing),
     };
     thread ??= startThread(end);
@@ -368,7 +377,8 @@ export async function openEmbeddedLog(
     passed: (projectId, maxWaitMs) => laneStates.get(projectId)?.untilPassed(maxWaitMs),
 
     async holds(event) {
-      return (await search(reader.searchLane(event))) !== undefined;
+      const passed = laneStates.get(event.projectId)?.passed ?? 0;
+      return (await search(reader.searchLane(event, passed))) !== undefined;
     },
   };
 
@@ -469,16 +479,29 @@ function unavailable(message: string): LogUnavailable {
   return new LogUnavailable(message, { retryAfterSeconds: RETRY_AFTER_SECONDS });
 }
 
+/** What stands in the lane already is not written again (decision record 31). */
 function encodeAllPassed(events: readonly PassedEvent[]): readonly EncodedEvent[] {
   let last: Passage | undefined;
   let text = "";
   return events.map((passed) => {
-    if (passed.passage !== last) {
-      last = passed.passage;
+    const { event, passage, place, added, propertiesText, mayHoldBigInt } = passed;
+    if (passage !== last) {
+      last = passage;
       text = JSON.stringify(last);
     }
-    return encodePassed(passed.event, passed.passage, passed, text);
+    // Readers get the text along, of which the line then says nothing.
+    if (place === undefined || propertiesText === undefined) {
+      return encodePassed(event, passage, passed, text);
+    }
+    const line = encodeReference(event, place, added, text);
+    return { line, propertiesText, mayHoldBigInt: mayHoldBigInt ?? true };
   });
+}
+
+/** The place before the first that any of these stands in; `undefined` where none does. */
+function placeBefore(passed: readonly PassedEvent[] = []): number | undefined {
+  const first = passed.find(({ place }) => place !== undefined)?.place;
+  return first === undefined ? undefined : first - 1;
 }
 
 function charsOf(encoded: readonly EncodedEvent[]): number {
@@ -591,12 +614,23 @@ function lineOf(
 /** How much of an unreadable line is kept. */
 const MAX_SALVAGED_CHARS = 100_000;
 
-/** The entry of a line; of a damaged one, what is left, for whoever looks at it. */
-function readLine(position: number, line: string): LoggedEvent {
+/**
+ * The entry of a line; of a damaged one, what is left, for whoever looks at it.
+ * @param lineInLane what stands in the lane of a project at a place, to which a line may refer
+ */
+function readLine(
+  position: number,
+  line: string,
+  lineInLane: (projectId: number, place: number) => string,
+): LoggedEvent {
   try {
-    return { position, ...decodeLogged(line) };
+    const reference = referenceIn(line);
+    const whole = reference
+      ? resolveReference(line, lineInLane(reference.projectId, reference.place))
+      : line;
+    return { position, ...decodeLogged(whole) };
   } catch (error) {
-    const head = /^\+?!?\[(\d{1,9}),"([\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12})"/.exec(line);
+    const head = /^[+=]?!?\[(\d{1,9}),"([\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12})"/.exec(line);
     const digits = position.toString(16).padStart(12, "0");
     return {
       position,
@@ -632,11 +666,44 @@ function openReader(path: string) {
   const ofLane = (projectId: number) => (after: number) =>
     nextOfLane.all(projectId, after)[0] as StoredLines | undefined;
 
+  /** Lines of lanes, of which those that follow one another stand together. */
+  function createLaneLines() {
+    let of = 0;
+    let first = 0;
+    let lines: readonly string[] = [];
+    return (projectId: number, place: number): string => {
+      if (projectId !== of || place < first || place >= first + lines.length) {
+        const segment = ofLane(projectId)(place - 1);
+        lines = segment ? textOf(segment.lines).split("\n") : [];
+        first = segment ? segment.last - segment.count + 1 : 0;
+        of = projectId;
+      }
+      const line = place < first ? undefined : lines[place - first];
+      if (line === undefined) throw new Error("what stood in its lane is gone");
+      return line;
+    };
+  }
+
+  /** What the writer lets go of meanwhile is there for the reader until it is through. */
   function read(
     segmentAfter: (position: number) => StoredLines | undefined,
     after: number,
     limit: number,
   ): { entries: readonly LoggedEvent[]; chars: number } {
+    database.exec("begin");
+    try {
+      return readAll(segmentAfter, after, limit);
+    } finally {
+      database.exec("commit");
+    }
+  }
+
+  function readAll(
+    segmentAfter: (position: number) => StoredLines | undefined,
+    after: number,
+    limit: number,
+  ): { entries: readonly LoggedEvent[]; chars: number } {
+    const lineInLane = createLaneLines();
     const entries: LoggedEvent[] = [];
     let chars = 0;
     let position = after;
@@ -650,8 +717,9 @@ function openReader(path: string) {
       const to = Math.min(segment.count, from + limit - entries.length);
       for (let index = from; index < to; index++) {
         const line = lines[index] ?? "";
-        chars += line.length;
-        entries.push(readLine(first + index, line));
+        const entry = readLine(first + index, line, lineInLane);
+        chars += Math.max(line.length, entry.propertiesText?.length ?? 0);
+        entries.push(entry);
       }
       position = first + to - 1;
     }
@@ -709,8 +777,8 @@ function openReader(path: string) {
       read(ofLane(projectId), after, limit),
     search: (event: Pick<CapturedEvent, "projectId" | "uuid">, after: number) =>
       search(ofLog, event, after),
-    searchLane: (event: Pick<CapturedEvent, "projectId" | "uuid">) =>
-      search(ofLane(event.projectId), event, 0),
+    searchLane: (event: Pick<CapturedEvent, "projectId" | "uuid">, after: number) =>
+      search(ofLane(event.projectId), event, after),
     close: () => database.close(),
   };
 }

@@ -19,9 +19,16 @@ export interface LaneSegment extends Segment {
 export interface Group {
   readonly segments: readonly Segment[];
   readonly laneSegments: readonly LaneSegment[];
-  /** By project: up to which place its lane has passed. */
-  readonly passes: readonly { readonly projectId: number; readonly upTo: number }[];
+  readonly passes: readonly LanePass[];
   readonly effects: readonly EffectsOfPass[];
+}
+
+/** A lane passes up to a place. */
+export interface LanePass {
+  readonly projectId: number;
+  readonly upTo: number;
+  /** The place before the first to which a line of the group refers, where any does. */
+  readonly refersAfter?: number | undefined;
 }
 
 /** What events that pass leave for other stores. */
@@ -147,8 +154,9 @@ export function openLogFile({ path, after, maxBytes, retention }: LogFileOptions
         prune();
         deleteEffects();
         // First of all: it makes room for what follows.
-        for (const { projectId, upTo } of passes) {
-          connection.deleteFromLane(projectId, upTo);
+        const passing = passesByProject(passes);
+        for (const { projectId, upTo, refersAfter } of passing) {
+          connection.deleteFromLane(projectId, refersAfter ?? upTo);
           changed.set(projectId, { ...laneOf(projectId), passed: upTo });
         }
         let last = end;
@@ -156,6 +164,9 @@ export function openLogFile({ path, after, maxBytes, retention }: LogFileOptions
         for (const { count, lines } of segments) {
           last += count;
           connection.insert({ last, count, lines, storedMs });
+        }
+        for (const { projectId, refersAfter } of passing) {
+          if (refersAfter !== undefined) connection.refer({ last, projectId, after: refersAfter });
         }
         for (const { count, lines } of group.effects) connection.insertEffects(end + count, lines);
         for (const segment of laneSegments) {
@@ -205,10 +216,20 @@ export function openLogFile({ path, after, maxBytes, retention }: LogFileOptions
 
   /** Deletes what need not be kept, up to a bound, within the caller's transaction. */
   function prune(): void {
+    let last = 0;
     for (let deleted = 0; deleted < SEGMENTS_PER_TURN; deleted++) {
       const oldest = connection.oldest();
-      if (!oldest || timeLeftMs(oldest) !== 0) return;
+      if (!oldest || timeLeftMs(oldest) !== 0) break;
       connection.deleteUpTo(oldest.last);
+      last = oldest.last;
+    }
+    if (last > 0) deleteReferred(last);
+  }
+
+  /** Deletes what stands in lanes only for entries up to a position, which are gone; within the caller's transaction. */
+  function deleteReferred(upTo: number): void {
+    for (const projectId of connection.deleteReferences(upTo)) {
+      connection.deleteFromLane(projectId, lanes.get(projectId)?.passed ?? 0);
     }
   }
 
@@ -254,7 +275,10 @@ export function openLogFile({ path, after, maxBytes, retention }: LogFileOptions
     try {
       const oldest = connection.oldest();
       if (!oldest || oldest.last > released) return false;
-      connection.inTransaction(() => connection.deleteUpTo(released));
+      connection.inTransaction(() => {
+        connection.deleteUpTo(released);
+        deleteReferred(released);
+      });
       // The room of its journal can be used again.
       connection.checkpoint();
     } catch {
@@ -301,9 +325,27 @@ export function openLogFile({ path, after, maxBytes, retention }: LogFileOptions
   };
 }
 
+/** One pass of each lane of a group. */
+function passesByProject(passes: readonly LanePass[]): readonly LanePass[] {
+  const byProject = new Map<number, LanePass>();
+  for (const pass of passes) {
+    const before = byProject.get(pass.projectId);
+    const refersAfter = before?.refersAfter ?? pass.refersAfter;
+    byProject.set(pass.projectId, { ...pass, refersAfter });
+  }
+  return [...byProject.values()];
+}
+
 interface StoredSegment {
   readonly last: number;
   readonly storedMs: number;
+}
+
+/** Entries up to a position refer to places of a lane after one. */
+interface StoredReference {
+  readonly last: number;
+  readonly projectId: number;
+  readonly after: number;
 }
 
 function connect(path: string, maxBytes: number) {
@@ -357,6 +399,17 @@ function prepare(database: Database.Database, maxBytes: number) {
   database.exec(
     "create table if not exists lane_effects (position integer primary key, lines text not null)",
   );
+  database.exec(
+    `create table if not exists lane_references (
+      last integer not null,
+      project_id integer not null,
+      after integer not null,
+      primary key (last, project_id)
+    ) without rowid`,
+  );
+  database.exec(
+    "create index if not exists lane_references_by_project on lane_references (project_id, last)",
+  );
   const numberOf = (pragma: string): number =>
     Number(Object.values((database.prepare(`pragma ${pragma}`).all()[0] ?? {}) as object)[0]);
   renewOldFile();
@@ -369,8 +422,17 @@ function prepare(database: Database.Database, maxBytes: number) {
     "insert into lane_segments (project_id, last, count, chars, lines) values (?, ?, ?, ?, ?)",
   );
   const removeFromLane = database.prepare(
-    "delete from lane_segments where project_id = ? and last <= ?",
+    `delete from lane_segments where project_id = @projectId and last <= min(@upTo, ifnull(
+      (select after from lane_references where project_id = @projectId order by last limit 1), @upTo
+    ))`,
   );
+  const insertReference = database.prepare(
+    "insert into lane_references (last, project_id, after) values (?, ?, ?)",
+  );
+  const referring = database.prepare(
+    "select distinct project_id from lane_references where last <= ?",
+  );
+  const removeReferences = database.prepare("delete from lane_references where last <= ?");
   const saveLane = database.prepare(
     "insert or replace into lanes (project_id, passed, end) values (?, ?, ?)",
   );
@@ -431,7 +493,8 @@ function prepare(database: Database.Database, maxBytes: number) {
         .prepare(
           `select project_id, passed, end,
              (select coalesce(sum(chars), 0) from lane_segments
-              where lane_segments.project_id = lanes.project_id) as chars
+              where lane_segments.project_id = lanes.project_id
+                and lane_segments.last > lanes.passed) as chars
            from lanes`,
         )
         .all();
@@ -445,7 +508,16 @@ function prepare(database: Database.Database, maxBytes: number) {
       const { projectId, last, count, chars, lines } = segment;
       insertIntoLane.run(projectId, last, count, chars, lines);
     },
-    deleteFromLane: (projectId: number, upTo: number) => removeFromLane.run(projectId, upTo),
+    /** Up to a place, but for what entries refer to. */
+    deleteFromLane: (projectId: number, upTo: number) => removeFromLane.run({ projectId, upTo }),
+    refer: ({ last, projectId, after }: StoredReference) =>
+      insertReference.run(last, projectId, after),
+    /** Forgets that entries up to a position refer to lanes; answers to whose. */
+    deleteReferences(upTo: number): readonly number[] {
+      const projects = referring.all(upTo) as { project_id: number }[];
+      if (projects.length > 0) removeReferences.run(upTo);
+      return projects.map(({ project_id: projectId }) => projectId);
+    },
     insertEffects: (position: number, lines: string) => insertEffects.run(position, lines),
     deleteEffects: (upTo: number) => removeEffects.run(upTo),
     storeLane: ({ projectId, passed, end }: Omit<LaneState, "chars">) =>
