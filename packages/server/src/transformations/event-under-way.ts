@@ -35,8 +35,8 @@ export interface Count {
   readonly before: Count | undefined;
 }
 
-/** What is made once for many events of a run, while it lasts. */
-export interface RunMemory {
+/** What is made once for many events of a lane: those that follow one another have much in common. */
+export interface LaneMemory {
   readonly siteUrl: string;
   /** Where all events begin. */
   readonly trail: Trail;
@@ -85,7 +85,7 @@ export class EventUnderWay implements GivenEvent, WriteOwner {
   /** Whether its properties are those of its entry, with nothing but more behind them. */
   #isOwn: boolean;
 
-  constructor(entry: LoggedEvent, { trail, siteUrl, isoOf }: RunMemory) {
+  constructor(entry: LoggedEvent, { trail, siteUrl, isoOf }: LaneMemory) {
     const { event, propertiesText, added } = entry;
     const honest = withoutClaims(event);
     this.entry = entry;
@@ -114,7 +114,7 @@ export class EventUnderWay implements GivenEvent, WriteOwner {
   }
 
   /** Is given to a stage. */
-  enter(stage: Stage, { join }: RunMemory): void {
+  enter(stage: Stage, { join }: LaneMemory): void {
     const { told } = this.trail;
     const behind = told ? join(this.#added, told) : this.#added;
     const text = this.#propertiesText;
@@ -133,7 +133,7 @@ export class EventUnderWay implements GivenEvent, WriteOwner {
   settle(
     stage: Stage,
     outcome: Exclude<TextOutcome, { kind: "not-run" }>,
-    memory: RunMemory,
+    memory: LaneMemory,
   ): string | undefined {
     const { cpuMs } = outcome;
     if (outcome.kind === "drop") {
@@ -151,7 +151,7 @@ export class EventUnderWay implements GivenEvent, WriteOwner {
   }
 
   /** Changes it as a transformation has; answers why it may not. */
-  #take(change: EventChange, { additionOf, join }: RunMemory): string | undefined {
+  #take(change: EventChange, { additionOf, join }: LaneMemory): string | undefined {
     const more = additionOf(change);
     if (more !== undefined && !this.#hasAnyOf(more.properties)) {
       this.#added = join(this.#added, more);
@@ -184,7 +184,7 @@ export class EventUnderWay implements GivenEvent, WriteOwner {
   }
 
   /** What became of it in the whole chain. */
-  outcome({ join }: RunMemory): StepOutcome {
+  outcome({ join }: LaneMemory): StepOutcome {
     const captured = this.captured.length === 0 ? undefined : { captured: this.captured };
     if (this.droppedBy) {
       const reason = "The transformation answered nothing for it.";
@@ -229,10 +229,14 @@ export function uuidOf(event: PluginEvent): string {
   return typeof uuid === "string" ? uuid : "";
 }
 
-/** The memory of one run. */
-export function createRunMemory(siteUrl: string): RunMemory {
+/** So much is known at a time; what is made of many different events would grow without end. */
+const MAX_KNOWN = 4000;
+
+/** The memory of a lane whose events pass the same stages. */
+export function createLaneMemory(siteUrl: string): LaneMemory {
   const additions = new Map<EventChange, AddedProperties | undefined>();
   const joins = new Map<AddedProperties, Map<AddedProperties, AddedProperties>>();
+  let joined = 0;
   return {
     siteUrl,
     trail: createTrail(),
@@ -240,22 +244,23 @@ export function createRunMemory(siteUrl: string): RunMemory {
     additionOf(change) {
       if (additions.has(change)) return additions.get(change);
       const addition = additionOf(change);
+      if (additions.size >= MAX_KNOWN) additions.clear();
       additions.set(change, addition);
       return addition;
     },
     join(some, more) {
       if (some === undefined) return more;
-      let known = joins.get(some);
-      if (!known) {
-        known = new Map();
-        joins.set(some, known);
+      const known = joins.get(some)?.get(more);
+      if (known) return known;
+      const both = addedToo(some, more);
+      if (joined >= MAX_KNOWN) {
+        joins.clear();
+        joined = 0;
       }
-      let joined = known.get(more);
-      if (!joined) {
-        joined = addedToo(some, more);
-        known.set(more, joined);
-      }
-      return joined;
+      const ofSome = joins.get(some) ?? new Map<AddedProperties, AddedProperties>();
+      joins.set(some, ofSome.set(more, both));
+      joined++;
+      return both;
     },
   };
 }

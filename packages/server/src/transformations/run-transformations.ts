@@ -3,7 +3,7 @@ import type { LoggedEvent } from "@hedgerow/core/events/event";
 import type { Step, StepOccasion, StepOutcome } from "../events/steps/step.ts";
 import { withResolvers } from "../platform/with-resolvers.ts";
 import type { Chains } from "./chains.ts";
-import { type Count, createRunMemory, EventUnderWay, type RunMemory } from "./event-under-way.ts";
+import { type Count, createLaneMemory, EventUnderWay, type LaneMemory } from "./event-under-way.ts";
 import type { Neighbours } from "./neighbours.ts";
 import type { TextOutcome } from "./sandbox.ts";
 import { isFailure, type Stage } from "./stage.ts";
@@ -54,7 +54,7 @@ export function runTransformations(deps: RunTransformationsDeps): Step {
         return entries.map(({ event }) => ({ kind: "keep", event }));
       }
       deps.neighbours.note(projectId);
-      const lane = known ?? newLane();
+      const lane = known ?? newLane(stages, deps.siteUrl);
       underWay.set(projectId, lane);
       return passRun(entries, stages, lane, occasion, deps).finally(() => {
         const { last, halfway, leftFrom } = lane;
@@ -75,11 +75,24 @@ interface LaneUnderWay {
   /** Position of the run that was barred for that: once, so that no lane stands for what never comes. */
   barredAt: number | undefined;
   readonly lines: WeakMap<Stage, StageLine>;
+  /** Those of the run that began last, and what their events have in common. */
+  stages: readonly Stage[];
+  memory: LaneMemory;
 }
 
-function newLane(): LaneUnderWay {
+function newLane(stages: readonly Stage[], siteUrl: string): LaneUnderWay {
   const nothing = { last: undefined, leftFrom: undefined, barredAt: undefined };
-  return { ...nothing, halfway: new Map(), lines: new WeakMap() };
+  const memory = createLaneMemory(siteUrl);
+  return { ...nothing, halfway: new Map(), lines: new WeakMap(), stages, memory };
+}
+
+/** What is known goes with the stages, of which it tells. */
+function memoryFor(lane: LaneUnderWay, stages: readonly Stage[], siteUrl: string): LaneMemory {
+  if (lane.stages !== stages) {
+    lane.stages = stages;
+    lane.memory = createLaneMemory(siteUrl);
+  }
+  return lane.memory;
 }
 
 interface RunUnderWay {
@@ -178,7 +191,7 @@ async function passAll(
   deps: RunTransformationsDeps,
 ): Promise<{ readonly outcomes: readonly StepOutcome[]; readonly hasLeft: boolean }> {
   const { halfway, lines } = lane;
-  const memory = createRunMemory(deps.siteUrl);
+  const memory = memoryFor(lane, stages, deps.siteUrl);
   const all = entries.map((entry) => {
     const known = leaving && halfway.get(entry.position);
     if (!known) return new EventUnderWay(entry, memory);
@@ -259,7 +272,7 @@ async function passStage(
   stage: Stage,
   line: StageLine,
   given: () => void,
-  { cut, memory }: { readonly cut: AbortSignal; readonly memory: RunMemory },
+  { cut, memory }: { readonly cut: AbortSignal; readonly memory: LaneMemory },
   { journal, disable, neighbours }: RunTransformationsDeps,
 ): Promise<void> {
   const events = chunk.filter(
