@@ -105,7 +105,12 @@ describe("the encoding of events that passed transformations", () => {
     for (const damaged of ["=", "=[1", '=[1,"a"]{}', '=[1,"a",x]{}\t{}']) {
       expect(() => referenceIn(damaged)).toThrow(SyntaxError);
     }
-    expect(() => resolveReference('=[1,"a",2]{}', "[]")).toThrow(SyntaxError);
+    const line = '=[1,"a",2]{}\t{}';
+    expect(resolveReference(line, '[1,"a",{}]')).toBe('+[1,"a",{}]\t{}');
+    for (const other of ["[]", '[1,"ab",{}]', '[2,"a",{}]', "", '"a",{}]']) {
+      expect(() => resolveReference(line, other)).toThrow(SyntaxError);
+    }
+    expect(() => resolveReference('=[1,"a",2]{}', '[1,"a",{}]')).toThrow(SyntaxError);
   });
 
   it("[PI-1] reads lines of events that never were in a lane", () => {

@@ -63,11 +63,16 @@ export function referenceIn(
   return { projectId: Number(projectId), place: Number(place) };
 }
 
-/** The whole line of an event, from one that refers to a lane and the line that stands there. */
+/**
+ * The whole line of an event, from one that refers to a lane and the line that stands there. Throws a
+ * `SyntaxError` where it is another event that stands there.
+ */
 export function resolveReference(line: string, laneLine: string): string {
   const from = line.indexOf("]") + 1;
   const to = line.lastIndexOf(SEPARATOR);
   if (from === 0 || to < from) throw new SyntaxError("not a reference to an event");
+  const head = line.slice(line.indexOf("["), line.lastIndexOf(",", from) + 1);
+  if (!beginsWith(laneLine, head)) throw new SyntaxError("another event stands in its place");
   const isExact = line.startsWith(EXACT_MARK, REFERENCE_MARK.length);
   const whole = extendLine(laneLine, line.slice(from, to), isExact);
   return `${PASSED_MARK}${whole}${line.slice(to)}`;

@@ -199,6 +199,38 @@ describe("openEmbeddedLog", () => {
       file.close();
     }));
 
+  it("[PI-58] tells entries apart whose place in a lane is damaged, and takes none for another", () =>
+    inFolder(async (path) => {
+      let log = await openEmbeddedLog(path);
+      const events = ["a", "b", "c", "d"].map((name) => sampleEvent({ event: name }));
+      await log.lanes.append(1, events);
+      const passage = { kind: "kept", changedBy: [] } as const;
+      await log.lanes.pass(1, {
+        ...{ upTo: 4, captured: [] },
+        events: events.map((event, index) => ({
+          ...{ event, passage, place: index + 1 },
+          propertiesText: JSON.stringify(event.properties),
+        })),
+      });
+      await log.close();
+      const file = new Database(path);
+      const [row] = file.prepare("select lines from lane_segments").all() as { lines: string }[];
+      const [first, second, third] = (row?.lines ?? "").split("\n");
+      // The second is cut, and of the two behind it one is gone.
+      const damaged = [first, second?.slice(0, 80), third].join("\n");
+      file.prepare("update lane_segments set lines = ?").run(damaged);
+      file.close();
+      log = await openEmbeddedLog(path);
+      const { entries } = await log.read(0, 10, NEVER);
+      expect(entries.map(({ position, event }) => [position, event.uuid])).toEqual(
+        events.map(({ uuid }, index) => [index + 1, uuid]),
+      );
+      expect(entries.map(({ fault }) => fault !== undefined)).toEqual([false, true, false, true]);
+      expect(entries[1]?.event.properties).toEqual({ text: second?.slice(0, 80) });
+      expect(String(entries[3]?.event.properties.text)).toContain(events[3]?.uuid);
+      await log.close();
+    }));
+
   it("[PI-88] writes little for an event that passes as it stands in its lane", () =>
     inFolder(async (path) => {
       const log = await openEmbeddedLog(path, { tailChars: 0 });

@@ -623,12 +623,12 @@ function readLine(
   line: string,
   lineInLane: (projectId: number, place: number) => string,
 ): LoggedEvent {
+  let inLane: string | undefined;
   try {
     const reference = referenceIn(line);
-    const whole = reference
-      ? resolveReference(line, lineInLane(reference.projectId, reference.place))
-      : line;
-    return { position, ...decodeLogged(whole) };
+    if (!reference) return { position, ...decodeLogged(line) };
+    inLane = lineInLane(reference.projectId, reference.place);
+    return { position, ...decodeLogged(resolveReference(line, inLane)) };
   } catch (error) {
     const head = /^[+=]?!?\[(\d{1,9}),"([\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12})"/.exec(line);
     const digits = position.toString(16).padStart(12, "0");
@@ -640,7 +640,7 @@ function readLine(
         projectId: Number(head?.[1] ?? 0),
         event: "$unreadable",
         distinctId: "$unreadable",
-        properties: { text: cleanText(line.slice(0, MAX_SALVAGED_CHARS)) },
+        properties: { text: cleanText((inLane ?? line).slice(0, MAX_SALVAGED_CHARS)) },
         timestamp: new Date(0),
         clientTimestamp: null,
         receivedAt: new Date(0),
