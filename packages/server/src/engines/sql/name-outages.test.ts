@@ -1,10 +1,15 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { sql } from "kysely";
+import Database from "libsql";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { StoreUnavailable } from "../../platform/store-unavailable.ts";
 import { isOutage } from "./name-outages.ts";
 import { projectsAndUsers } from "./projects-and-users.setup.ts";
 import type { SqlDatabase } from "./sql-database.ts";
 import { describeEachSqlEngine, openTemporarySqlite } from "./sql-engines.contract.ts";
+import { openSqlite } from "./sqlite.ts";
 
 describeEachSqlEngine("[ER-2] a database that is out of order", (open) => {
   let database: SqlDatabase;
@@ -47,6 +52,62 @@ describe("an outage", () => {
     await sql.raw(`pragma max_page_count = ${pages + 1000}`).execute(database.writes);
     expect(await newProject()).toBeGreaterThan(0);
     await database.close();
+  });
+
+  test("[ER-2] of a locked file ends with the lock, whatever statement met it", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "hedgerow-locked-"));
+    const path = join(folder, "metadata.sqlite");
+    const database = await openSqlite(path);
+    await sql`pragma busy_timeout = 20`.execute(database.writes);
+    const { newProject } = await projectsAndUsers(database);
+    const project = await newProject();
+    const other = new Database(path);
+    const setPosition = (name: string, position: number) =>
+      database.writes
+        .insertInto("consumer_positions")
+        .values({ name, position })
+        .onConflict((conflict) => conflict.column("name").doUpdateSet({ position }))
+        .execute();
+    const rename = (name: string) =>
+      database.writes
+        .updateTable("projects")
+        .set({ name })
+        .where("id", "=", project)
+        .returning("name")
+        .execute();
+    const inTransaction = (position: number) =>
+      database.writes.transaction().execute(async (transaction) => {
+        await transaction.selectFrom("consumer_positions").selectAll().execute();
+        await transaction.updateTable("consumer_positions").set({ position }).execute();
+      });
+    // Too long to be kept prepared.
+    const long = sql`delete from projects where name = ${sql.lit("x".repeat(5000))}`;
+
+    other.exec("begin immediate");
+    for (const change of [
+      () => setPosition("locked", 1),
+      () => rename("locked"),
+      () => inTransaction(2),
+      () => long.execute(database.writes),
+    ]) {
+      const failure = await change().catch((error: unknown) => error);
+      expect(failure).toBeInstanceOf(StoreUnavailable);
+      expect((failure as Error).cause).toMatchObject({ code: "SQLITE_BUSY" });
+    }
+    other.exec("rollback");
+
+    await database.writes.transaction().execute(async (transaction) => {
+      const position = { name: "free", position: 3 };
+      await transaction.insertInto("consumer_positions").values(position).execute();
+    });
+    const positions = database.reads.selectFrom("consumer_positions").selectAll();
+    expect(await positions.execute()).toEqual([{ name: "free", position: 3 }]);
+    expect(await rename("free")).toEqual([{ name: "free" }]);
+    await inTransaction(4);
+    expect(await positions.execute()).toEqual([{ name: "free", position: 4 }]);
+    other.close();
+    await database.close();
+    rmSync(folder, { recursive: true, force: true });
   });
 
   test.each([

@@ -1,5 +1,6 @@
 import { Kysely, type SqliteDatabase, SqliteDialect, type SqliteStatement } from "kysely";
 import Database from "libsql";
+import { endLockedStatements } from "./end-locked-statements.ts";
 import { migrate } from "./migrate.ts";
 import { nameOutages } from "./name-outages.ts";
 import type { Schema } from "./schema.ts";
@@ -32,9 +33,11 @@ export async function openSqlite(path: string): Promise<SqlDatabase> {
     connection.exec(`pragma wal_autocheckpoint = ${MAX_LOG_PAGES}`);
     return connection;
   };
-  const open = (connection: SqliteDatabase) =>
+  const open = (connection: Database.Database) =>
     new Kysely<Schema>({
-      dialect: nameOutages(new SqliteDialect({ database: keepStatements(connection) })),
+      dialect: nameOutages(
+        new SqliteDialect({ database: keepStatements(endLockedStatements(connection)) }),
+      ),
     });
   const writer = connect();
   const writes = open(writer);
