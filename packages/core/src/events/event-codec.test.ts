@@ -64,4 +64,27 @@ describe("the encoding of events", () => {
       expect(() => decodeEvent(line)).toThrow(SyntaxError);
     },
   );
+
+  const whole = [1, "01890000-0000-7000-8000-000000000001", "e", "d", 5, null, 7, {}];
+  const damages: [string, number, unknown][] = [
+    ["a project that is no whole number", 0, 1.5],
+    ["a project beyond every id", 0, 2 ** 31],
+    ["a text as project", 0, "1"],
+    ["a uuid with a letter that is none of its digits", 1, "01890000-0000-7000-8000-00000000000g"],
+    ["a uuid that is too short", 1, "01890000-0000-7000-8000-00000000000"],
+    ["a number as name", 2, 5],
+    ["no distinct id", 3, null],
+    ["a time that is no date", 4, 1e16],
+    ["a text as time", 4, "5"],
+    ["a text as time of the client", 5, "5"],
+    ["no time of receipt", 6, null],
+    ["a list as properties", 7, []],
+    ["no properties", 7, null],
+  ];
+  it.each(damages)("[PI-58] refuses to read a line with %s", (_title, field, value) => {
+    expect(decodeEvent(JSON.stringify(whole))).toMatchObject({ uuid: whole[1] });
+    const line = JSON.stringify(whole.with(field, value as string));
+    expect(() => decodeEvent(line)).toThrow(SyntaxError);
+    expect(() => decodeEvent(`!${line}`)).toThrow(SyntaxError);
+  });
 });

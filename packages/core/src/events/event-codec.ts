@@ -1,8 +1,9 @@
 import { encodeJson, holdsBigInt, parseExactJson } from "../exact-json.ts";
 import { extendJsonText } from "../extend-json.ts";
-import type { Json, JsonObject } from "../json.ts";
+import { isJsonObject, type Json } from "../json.ts";
 import type { AddedProperties } from "./added-properties.ts";
 import type { CapturedEvent, LoggedEvent } from "./event.ts";
+import { isTidyUuid } from "./tidy-uuid.ts";
 
 /** Begins a line with integers beyond a `number`: all other lines are read without looking for them. */
 export const EXACT_MARK = "!";
@@ -92,14 +93,26 @@ export function mayLineHoldBigInt(line: string): boolean {
   return line.startsWith(EXACT_MARK);
 }
 
-/** Reads back what {@link encodeEvent} wrote. Throws a `SyntaxError` for anything else. */
+/**
+ * Reads back what {@link encodeEvent} wrote. Throws a `SyntaxError` for anything else, also where a line
+ * was damaged and is still JSON: nobody behind looks once more at what an event consists of.
+ */
 export function decodeEvent(line: string): CapturedEvent {
   const fields = (
     line.startsWith(EXACT_MARK) ? parseExactJson(line.slice(EXACT_MARK.length)) : JSON.parse(line)
   ) as readonly Json[];
   if (!Array.isArray(fields) || fields.length !== 8) throw new SyntaxError("not an encoded event");
   const [projectId, uuid, event, distinctId, timestamp, clientTimestamp, receivedAt, properties] =
-    fields as [number, string, string, string, number, number | null, number, JsonObject];
+    fields;
+  if (!isProjectId(projectId)) throw new SyntaxError("its project is none");
+  if (typeof uuid !== "string" || !isTidyUuid(uuid)) throw new SyntaxError("its uuid is none");
+  if (typeof event !== "string") throw new SyntaxError("its name is none");
+  if (typeof distinctId !== "string") throw new SyntaxError("its distinct id is none");
+  if (!isInstant(timestamp) || !isInstant(receivedAt)) throw new SyntaxError("its time is none");
+  if (clientTimestamp !== null && !isInstant(clientTimestamp)) {
+    throw new SyntaxError("its client's time is none");
+  }
+  if (!isJsonObject(properties)) throw new SyntaxError("its properties are none");
   return {
     uuid,
     projectId,
@@ -110,4 +123,16 @@ export function decodeEvent(line: string): CapturedEvent {
     clientTimestamp: clientTimestamp === null ? null : new Date(clientTimestamp),
     receivedAt: new Date(receivedAt),
   };
+}
+
+const MAX_PROJECT_ID = 2 ** 31 - 1;
+/** Of a `Date`. */
+const MAX_INSTANT_MS = 8.64e15;
+
+function isProjectId(value: unknown): value is number {
+  return Number.isInteger(value) && (value as number) >= 0 && (value as number) <= MAX_PROJECT_ID;
+}
+
+function isInstant(value: unknown): value is number {
+  return Number.isInteger(value) && Math.abs(value as number) <= MAX_INSTANT_MS;
 }

@@ -124,4 +124,22 @@ describe("the encoding of events that passed transformations", () => {
       }),
     );
   });
+
+  it.each([
+    null,
+    [],
+    {},
+    { kind: "lost" },
+    { kind: "kept" },
+    { kind: "kept", changedBy: [1] },
+    { kind: "kept", changedBy: [], renamedFrom: "g" },
+    { kind: "dropped", by: "x" },
+    { kind: "dropped", by: 1, reason: "x" },
+    { kind: "set-aside" },
+  ])("[PI-58] refuses to read what became of an event from %j", (became) => {
+    const [captured] = fc.sample(event, 1);
+    if (!captured) throw new Error("no sample");
+    const { line } = encodePassed(captured, became as unknown as Passage);
+    expect(() => decodeLogged(line)).toThrow(SyntaxError);
+  });
 });

@@ -1,4 +1,5 @@
 import { holdsBigInt } from "../exact-json.ts";
+import { isJsonObject } from "../json.ts";
 import type { AddedProperties } from "./added-properties.ts";
 import type { CapturedEvent, LoggedEvent, Passage } from "./event.ts";
 import {
@@ -10,6 +11,7 @@ import {
   mayLineHoldBigInt,
   propertiesTextOf,
 } from "./event-codec.ts";
+import { isTidyUuid } from "./tidy-uuid.ts";
 
 /** Begins the line of an event that is through its project's transformations. */
 const PASSED_MARK = "+";
@@ -83,8 +85,27 @@ export function decodeLogged(line: string): Omit<LoggedEvent, "position"> {
   if (!line.startsWith(PASSED_MARK)) return withText(line);
   const end = line.lastIndexOf(SEPARATOR);
   if (end < 0) throw new SyntaxError("not an encoded event");
-  const passage = JSON.parse(line.slice(end + 1)) as Passage;
+  const passage: unknown = JSON.parse(line.slice(end + 1));
+  if (!isPassage(passage)) throw new SyntaxError("what became of it is unclear");
   return { ...withText(line.slice(PASSED_MARK.length, end)), passage };
+}
+
+function isPassage(value: unknown): value is Passage {
+  if (!isJsonObject(value)) return false;
+  const { kind, changedBy, renamedFrom, by, reason } = value;
+  switch (kind) {
+    case "kept": {
+      const isNamed = Array.isArray(changedBy) && changedBy.every((one) => typeof one === "string");
+      if (renamedFrom === undefined) return isNamed;
+      return isNamed && typeof renamedFrom === "string" && isTidyUuid(renamedFrom);
+    }
+    case "dropped":
+      return typeof by === "string" && typeof reason === "string";
+    case "set-aside":
+      return typeof reason === "string";
+    default:
+      return false;
+  }
 }
 
 function withText(line: string): Omit<LoggedEvent, "position"> {

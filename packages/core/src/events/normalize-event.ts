@@ -4,6 +4,7 @@ import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
 import { cutName } from "./cut-name.ts";
 import type { CapturedEvent } from "./event.ts";
 import { type EventTimes, eventTimes, readMoment } from "./event-time.ts";
+import { isTidyUuid } from "./tidy-uuid.ts";
 
 /** Largest event as JSON text, in bytes of UTF-8 (posthog-api 9.5). */
 export const MAX_EVENT_BYTES = 2 * 1024 * 1024;
@@ -154,14 +155,11 @@ function distinctIdOf(sent: JsonObject, properties: JsonObject): string | Reject
 
 const UUID = /^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$/;
 
-/** As it is stored: lower case with dashes. */
-const TIDY_UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-
 /** Lower case with dashes; `null` when the event leaves it to us (posthog-api 9.9). */
 function uuidOf(sent: JsonObject): string | null | Rejection {
   const uuid = ownValue(sent, "uuid") ?? "";
   if (uuid === "") return null;
-  if (typeof uuid === "string" && TIDY_UUID.test(uuid)) return uuid;
+  if (typeof uuid === "string" && isTidyUuid(uuid)) return uuid;
   const lower = typeof uuid === "string" ? uuid.toLowerCase() : "";
   if (!UUID.test(lower)) {
     return reject("invalid_uuid", "uuid", 'Event field "uuid" is not a valid UUID!');

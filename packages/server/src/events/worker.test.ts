@@ -944,4 +944,47 @@ describe("the worker", () => {
     expect(letters[0]?.event.properties.text).toContain(events[1]?.uuid);
     await damaged.remove();
   });
+
+  it("[PI-58] sets aside entries that are lists of eight and no events, and goes on", async () => {
+    const damaged = temporaryPipeline();
+    const stores = await damaged.openStores();
+    const projectId = await stores.newProject();
+    const damages: ((line: string) => string)[] = [
+      (line) => line.replace(/-[\da-f]{12}"/, '-00000000000g"'),
+      (line) => line.replace(/-[\da-f]{12}"/, '"'),
+      (line) => line.replace(/^\[\d+/, "[4294967296"),
+      (line) => line.replace(/^\[\d+/, "[2147483647"),
+      (line) => line.replace('"damaged"', "5"),
+      (line) => line.replace(/\d{12,}/, "9999999999999999"),
+      (line) => line.replace(/\{[^]*\}/, "[]"),
+      (line) => `+${line}\t{"kind":"kept"}`,
+      (line) =>
+        `+${line}\t{"kind":"dropped","by":"x","reason":"x"}`.replace(/-[\da-f]{12}"/, '-x"'),
+    ];
+    for (const damage of damages) {
+      void damage;
+      await stores.log.append([sampleEvent({ projectId, event: "damaged" })]);
+      await stores.log.append([sampleEvent({ projectId, event: "good" })]);
+    }
+    await damaged.closeStores();
+    const file = new Database(join(damaged.folder, "log.sqlite"));
+    for (const [index, damage] of damages.entries()) {
+      const last = 2 * index + 1;
+      const segment = file.prepare("select lines from segments where last = ?").get(last);
+      const { lines } = segment as { lines: string };
+      const text = damage(lines);
+      if (text === lines) throw new Error(`nothing damaged in ${lines}`);
+      file.prepare("update segments set lines = ? where last = ?").run([text, last]);
+    }
+    file.close();
+    const run = await damaged.start();
+    await run.settle();
+    expect(await namesIn(run.events, projectId)).toEqual(damages.map(() => "good"));
+    const letters = await run.events.deadLetters({ limit: 100 });
+    // The fourth names another project, as far as its line tells.
+    const aside = damages.map((_, index) => 2 * index + 1).filter((position) => position !== 7);
+    expect(letters.map(({ position }) => position)).toEqual(aside);
+    expect(await namesIn(run.events, 2147483647)).toEqual(["damaged"]);
+    await damaged.remove();
+  });
 });
