@@ -142,6 +142,8 @@ import { createLocalDefinitions } from "./flags/local-evaluation.ts";
 import { remoteConfigRoutes } from "./flags/remote-config.routes.ts";
 import { healthRoutes } from "./health/health.routes.ts";
 import { type App, createApp } from "./http/app.ts";
+import { createBodyOpener } from "./http/body-opener.ts";
+import { createLargeBodies } from "./http/large-bodies.ts";
 import { managementApi } from "./http/management-api.ts";
 import { publicApi } from "./http/public-api.ts";
 import { followChanges } from "./persons/follow-changes.ts";
@@ -460,13 +462,16 @@ async function compose(
 
   const recentEvents = createRecentEvents();
   await rememberUnstored({ log, events, recent: recentEvents });
+  const bodyOpener = createBodyOpener();
+  opened.push(() => bodyOpener.close());
+  const largeBodies = createLargeBodies({ opener: bodyOpener });
   const captureDeps = {
     projects,
     append,
     events,
     recent: recentEvents,
     trustedProxies: config.trustedProxies,
-    bodies: createCaptureBodies(),
+    bodies: createCaptureBodies(largeBodies),
     clock: now,
     newUuid,
     observer: tellCaptures(countCaptures(metrics), journalCaptures({ warnings, refusals })),
@@ -507,6 +512,7 @@ async function compose(
     flagChangeRoutes(open, { projects, compiledFlags, changes: flagChanges });
     decideRoutes(open, {
       projects,
+      largeBodies,
       compiledFlags,
       persons,
       pendingPersons,

@@ -13,6 +13,8 @@ import { openEmbeddedLog } from "../engines/embedded-log/embedded-log.ts";
 import { createAccountStore } from "../engines/sql/account-store.ts";
 import { openTemporarySqlite } from "../engines/sql/sql-engines.contract.ts";
 import { createApp } from "../http/app.ts";
+import { createBodyOpener } from "../http/body-opener.ts";
+import { createLargeBodies } from "../http/large-bodies.ts";
 import { publicApi } from "../http/public-api.ts";
 import { createAppendCaptured } from "./append-captured.ts";
 import { captureRoutes } from "./capture.routes.ts";
@@ -66,6 +68,7 @@ export async function openCaptureApi(options: { maxLogBytes?: number } = {}) {
   const metrics = new Registry();
   const app = createApp({ logger: pino({ level: "silent" }) });
   const events = await openDuckDbEvents(join(folder, "events.duckdb"));
+  const opener = createBodyOpener();
   let recent = createRecentEvents();
   const deps = {
     projects: createProjectsByToken({ accounts, now: Date.now }),
@@ -77,7 +80,7 @@ export async function openCaptureApi(options: { maxLogBytes?: number } = {}) {
       return recent;
     },
     trustedProxies: [PROXY],
-    bodies: createCaptureBodies(),
+    bodies: createCaptureBodies(createLargeBodies({ opener })),
     clock: () => ARRIVAL,
     newUuid: v7,
     observer: countCaptures(metrics),
@@ -122,6 +125,7 @@ export async function openCaptureApi(options: { maxLogBytes?: number } = {}) {
     },
     async close() {
       await app.close();
+      await opener.close();
       await events.close();
       await log.close();
       await database.close();

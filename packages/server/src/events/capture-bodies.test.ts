@@ -1,7 +1,9 @@
-import { gzipSync } from "node:zlib";
-import { expect, it } from "vitest";
-import type { EncodedBody } from "../http/decode-body.ts";
+import { brotliCompressSync, gzipSync } from "node:zlib";
+import { afterAll, expect, it } from "vitest";
+import { createBodyOpener } from "../http/body-opener.ts";
 import { Refusal } from "../http/errors.ts";
+import { createLargeBodies } from "../http/large-bodies.ts";
+import type { EncodedBody } from "../http/open-body.ts";
 import { createCaptureBodies } from "./capture-bodies.ts";
 
 const batch = Array.from({ length: 5000 }, (_, index) => ({
@@ -15,6 +17,11 @@ const text = JSON.stringify(whole);
 function bodyOf(bytes: Buffer): EncodedBody {
   return { bytes, contentType: "application/json", contentEncoding: undefined, query: {} };
 }
+
+const opener = createBodyOpener();
+afterAll(() => opener.close());
+const createBodies = (bounds: { maxHeldBytes?: number } = {}) =>
+  createCaptureBodies(createLargeBodies({ opener, ...bounds }));
 
 const nobody = () => {
   throw new Error("nobody is to be told");
@@ -30,7 +37,7 @@ it.each([
   ],
   ["base64 in gzip", gzipSync(Buffer.from(text).toString("base64"))],
 ])("[CA-67] a large body is read as a small one: %s", async (_, bytes) => {
-  const bodies = createCaptureBodies();
+  const bodies = createBodies();
   expect(await bodies.open(bodyOf(bytes), async ({ value }) => value, nobody)).toEqual(whole);
 });
 
@@ -42,9 +49,7 @@ it.each([
   "[CA-67] a large body that cannot be read is refused as a small one, and told: %s",
   async (_, bytes, status, code) => {
     const told: Refusal[] = [];
-    const opening = createCaptureBodies().open(bodyOf(bytes), nobody, (refusal) =>
-      told.push(refusal),
-    );
+    const opening = createBodies().open(bodyOf(bytes), nobody, (refusal) => told.push(refusal));
     const refusal = await opening.catch((error: unknown) => error);
     expect(refusal).toBeInstanceOf(Refusal);
     expect(refusal).toMatchObject({ status, body: { code } });
@@ -53,7 +58,7 @@ it.each([
 );
 
 it("[CA-67] large bodies are worked on two at a time, and beyond thirty that wait refused for now", async () => {
-  const bodies = createCaptureBodies();
+  const bodies = createBodies();
   let working = 0;
   let most = 0;
   let goOn = () => {};
@@ -89,7 +94,7 @@ it("[CA-67] large bodies are worked on two at a time, and beyond thirty that wai
 
 it("[CA-67] large bodies are refused for now where those that wait are too large together", async () => {
   const large = bodyOf(Buffer.from(text));
-  const bodies = createCaptureBodies({ maxHeldBytes: 2 * large.bytes.length });
+  const bodies = createBodies({ maxHeldBytes: 2 * large.bytes.length });
   let goOn = () => {};
   const held = new Promise<void>((resolve) => {
     goOn = resolve;
@@ -100,6 +105,25 @@ it("[CA-67] large bodies are refused for now where those that wait are too large
   goOn();
   expect(await Promise.all(taken)).toEqual(["done", "done"]);
   expect(await open()).toBe("done");
-  const small = createCaptureBodies({ maxHeldBytes: 1 });
+  const small = createBodies({ maxHeldBytes: 1 });
   expect(await small.open(large, async () => "one is taken", nobody)).toBe("one is taken");
 });
+
+it.each([
+  ["gzip that tells of less", Buffer.concat([gzipSync(text), gzipSync("")]), undefined],
+  ["br", brotliCompressSync(text), "br"],
+])(
+  "[CA-67] a body that is large only once it is open waits as well: %s",
+  async (_, bytes, contentEncoding) => {
+    const short = { ...bodyOf(bytes), contentEncoding };
+    const bodies = createBodies({ maxHeldBytes: bytes.length });
+    let goOn = () => {};
+    const held = new Promise<void>((resolve) => {
+      goOn = resolve;
+    });
+    const first = bodies.open(short, ({ value }) => held.then(() => value), nobody);
+    await expect(bodies.open(short, nobody, nobody)).rejects.toMatchObject({ status: 503 });
+    goOn();
+    expect(await first).toEqual(whole);
+  },
+);

@@ -11,6 +11,8 @@ import { createPersonStore } from "../engines/sql/person-store.ts";
 import { openTemporarySqlite } from "../engines/sql/sql-engines.contract.ts";
 import { createPendingPersons } from "../events/pending-persons.ts";
 import { createApp } from "../http/app.ts";
+import { createBodyOpener } from "../http/body-opener.ts";
+import { createLargeBodies } from "../http/large-bodies.ts";
 import { publicApi } from "../http/public-api.ts";
 import type { PersonStore } from "../persons/person-store.ts";
 import { createCompiledFlags } from "./compiled-flags.ts";
@@ -59,8 +61,10 @@ export async function openDecideApi(
   const pendingPersons = createPendingPersons({ distinctIdsOf: persons.distinctIdsOf });
   const geoIp = await openGeoIp({ path: null, reportFault });
   const app = createApp({ logger: pino({ level: "silent" }) });
+  const opener = createBodyOpener();
   publicApi(app, (open) =>
     decideRoutes(open, {
+      largeBodies: createLargeBodies({ opener }),
       projects: createProjectsByToken({ accounts, now: Date.now }),
       compiledFlags,
       persons,
@@ -139,6 +143,7 @@ export async function openDecideApi(
     },
     close: async () => {
       await app.close();
+      await opener.close();
       await database.close();
     },
   };

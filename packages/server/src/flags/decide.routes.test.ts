@@ -1,5 +1,5 @@
 import { connect } from "node:net";
-import { gzipSync } from "node:zlib";
+import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 import { createSha1Bucketing } from "@hedgerow/core/flags/bucketing";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openDecideApi, TOKEN } from "./decide-api.setup.ts";
@@ -306,6 +306,23 @@ describe("the shapes of flag answers", () => {
       payload: gzipSync(body),
     });
     expect(zipped.json()).toHaveProperty("flags.on");
+  });
+
+  it("[DE-9] reads bodies that are long once they are open, and refuses those that are too long", async () => {
+    const send = (text: string) =>
+      api.app.inject({
+        method: "POST",
+        url: "/flags?v=2",
+        headers: { "content-encoding": "br" },
+        payload: brotliCompressSync(text, { params: { [constants.BROTLI_PARAM_QUALITY]: 1 } }),
+      });
+    const properties = { list: Array.from({ length: 50_000 }, (_, index) => `item ${index}`) };
+    const body = JSON.stringify({ token: TOKEN, distinct_id: "u", person_properties: properties });
+    expect((await send(body)).json()).toHaveProperty("flags.on");
+    const cutOff = await send(body.slice(0, -9));
+    expect([cutOff.statusCode, cutOff.json().code]).toEqual([400, "malformed_data"]);
+    const tooLong = await send(" ".repeat(21 * 2 ** 20));
+    expect([tooLong.statusCode, tooLong.json().code]).toEqual([413, "request_too_large"]);
   });
 
   it.each([

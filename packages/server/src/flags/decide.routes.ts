@@ -3,8 +3,9 @@ import { type TSchema, Type } from "typebox";
 import type { Project } from "../accounts/account-store.ts";
 import { type ProjectsByToken, requireProject } from "../accounts/projects-by-token.ts";
 import type { App } from "../http/app.ts";
-import { decodeBody, encodedBodyOf } from "../http/decode-body.ts";
+import { type DecodedBody, decodeSmallBody, encodedBodyOf } from "../http/decode-body.ts";
 import type { PlainHandler, PlainRequest } from "../http/front-door.ts";
+import type { LargeBodies } from "../http/large-bodies.ts";
 import { postPlain } from "../http/public-api.ts";
 import { queryText } from "../http/query-text.ts";
 import { createAnswerBuffers } from "./answer-buffers.ts";
@@ -29,14 +30,27 @@ const FlagQuery = Type.Object({
 /** `POST /decide` and `POST /flags`: what SDKs ask for the flags of one person (interface 4.4). */
 export function decideRoutes(
   app: App,
-  deps: DecideDeps & { readonly projects: ProjectsByToken },
+  deps: DecideDeps & { readonly projects: ProjectsByToken; readonly largeBodies: LargeBodies },
 ): void {
   const lend = createAnswerBuffers();
 
   // No async function on the way: where nothing is waited for, the answer needs no other turn.
   function answer(request: PlainRequest, format: AnswerFormat): ReturnType<PlainHandler> {
+    const body = encodedBodyOf(request);
+    const decoded = decodeSmallBody(body, "malformed_data");
+    return decoded === "large"
+      ? deps.largeBodies.open(body, (one) => answerDecoded(request, one, format), {
+          as: "malformed_data",
+        })
+      : answerDecoded(request, decoded, format);
+  }
+
+  function answerDecoded(
+    request: PlainRequest,
+    { value, form }: DecodedBody,
+    format: AnswerFormat,
+  ): ReturnType<PlainHandler> {
     const { query } = request;
-    const { value, form } = decodeBody(encodedBodyOf(request));
     const flagRequest = parseFlagRequest(withFormToken(value ?? null, form), [
       queryText(query, "token"),
       queryText(query, "api_key"),

@@ -1,9 +1,12 @@
 import { brotliCompressSync, constants, deflateRawSync, deflateSync, gzipSync } from "node:zlib";
 import fc from "fast-check";
 import lzString from "lz-string";
-import { describe, expect, it } from "vitest";
-import { decodeBody, type EncodedBody, MAX_DECODED_BYTES } from "./decode-body.ts";
+import { afterAll, describe, expect, it } from "vitest";
+import { createSlices } from "../platform/slices.ts";
+import { createBodyOpener } from "./body-opener.ts";
+import { decodeLargeBody, decodeSmallBody, MAX_DECODED_BYTES } from "./decode-body.ts";
 import { Refusal } from "./errors.ts";
+import type { EncodedBody } from "./open-body.ts";
 import { zstdBomb, zstdRaw } from "./zstd.setup.ts";
 
 const event = {
@@ -15,14 +18,40 @@ const json = JSON.stringify(event);
 const base64 = Buffer.from(json).toString("base64");
 const FORM = "application/x-www-form-urlencoded";
 
-function decode(bytes: Buffer | string, rest: Partial<EncodedBody> = {}) {
-  return decodeBody({
-    bytes: Buffer.from(bytes),
-    contentType: undefined,
-    contentEncoding: undefined,
-    query: {},
-    ...rest,
-  });
+function bodyOf(bytes: Buffer | string, rest: Partial<EncodedBody> = {}): EncodedBody {
+  const labels = { contentType: undefined, contentEncoding: undefined, query: {} };
+  return { bytes: Buffer.from(bytes), ...labels, ...rest };
+}
+
+function decode(bytes: Buffer | string, rest?: Partial<EncodedBody>) {
+  const decoded = decodeSmallBody(bodyOf(bytes, rest), "malformed_data");
+  if (decoded === "large") throw new Error("the body is large");
+  return decoded;
+}
+
+const opener = createBodyOpener();
+afterAll(() => opener.close());
+
+/** Decodes a body that is large in some layer. */
+function decodeLarge(bytes: Buffer | string, rest?: Partial<EncodedBody>) {
+  const body = bodyOf(bytes, rest);
+  expect(decodeSmallBody(body, "malformed_data")).toBe("large");
+  return decodeLargeBody(body, { slices: createSlices(), opener }, "malformed_data");
+}
+
+/** What a body of any size is refused with. */
+async function refusalOfAny(bytes: Buffer | string, rest?: Partial<EncodedBody>) {
+  const body = bodyOf(bytes, rest);
+  try {
+    const tools = { slices: createSlices(), opener };
+    if (decodeSmallBody(body, "malformed_data") === "large") {
+      await decodeLargeBody(body, tools, "malformed_data");
+    }
+  } catch (error) {
+    if (error instanceof Refusal) return error;
+    throw error;
+  }
+  throw new Error("nothing was refused");
 }
 
 function refusalOf(run: () => unknown): Refusal {
@@ -137,6 +166,37 @@ describe("decodeBody", () => {
     expect(decode(bytes, rest).value).toEqual(event);
   });
 
+  it("[DE-2] reads what is compressed to bytes that begin like JSON", () => {
+    const events = Array.from({ length: 900 }, (_, index) => ({ ...event, index }));
+    const bytes = brotliCompressSync(JSON.stringify(events));
+    expect(bytes.toString("latin1", 0, 1)).toBe("[");
+    expect(decode(bytes, { contentEncoding: "br" }).value).toEqual(events);
+    const inBase64 = bytes.toString("base64");
+    expect(decode(inBase64, { query: { compression: "br" } }).value).toEqual(events);
+  });
+
+  it.each(["br", "deflate"])("[DE-1] reads plain JSON that is labelled %s", (contentEncoding) => {
+    for (const text of [
+      json,
+      `[${json}]`,
+      "[]",
+      "{}",
+      `[${json.repeat(2).replace("}{", "},{")}]`,
+    ]) {
+      expect(decode(text, { contentEncoding }).value).toEqual(JSON.parse(text));
+    }
+  });
+
+  const halves = [json.slice(0, 20), json.slice(20)].map((half) => gzipSync(half));
+  it.each([
+    ["two members, as RFC 1952 has it", Buffer.concat(halves)],
+    ["zeros behind it, as padding", Buffer.concat([gzipSync(json), Buffer.alloc(512)])],
+    ["both", Buffer.concat([...halves, Buffer.alloc(3)])],
+    ["an empty member behind it", Buffer.concat([gzipSync(json), gzipSync("")])],
+  ])("[DE-2] reads gzip with %s", (_title, bytes) => {
+    expect(decode(bytes).value).toEqual(event);
+  });
+
   it("[DE-2] reads multipart forms, their other fields included", () => {
     const body = [
       '--xx\r\nContent-Disposition: form-data; name="api_key"\r\n\r\nphc_1\r\n',
@@ -224,12 +284,14 @@ describe("decodeBody", () => {
     ["a form without JSON", "data=%7Bx"],
     ["bad percent-encoding", "%7B%zz"],
     ["cut-off gzip", gzipSync(json).subarray(0, -20)],
+    ["gzip with other bytes behind it", Buffer.concat([gzipSync(json), Buffer.from([9, 9, 0, 0])])],
+    ["gzip with a cut-off member", Buffer.concat([gzipSync(json), gzipSync(json).subarray(0, 9)])],
     ["cut-off zstd", zstdRaw(json).subarray(0, -20)],
     ["a broken zstd frame", Buffer.concat([zstdRaw("").subarray(0, 6), Buffer.alloc(40, 0xff)])],
     ["the word undefined", "undefined"],
     ["white space", "  "],
-  ])("[DE-7] refuses %s with 400 malformed_data", (_title, bytes) => {
-    const refusal = refusalOf(() => decode(bytes, { query: { compression: "gzip-js" } }));
+  ])("[DE-7] refuses %s with 400 malformed_data", async (_title, bytes) => {
+    const refusal = await refusalOfAny(bytes, { query: { compression: "gzip-js" } });
     expect(refusal.status).toBe(400);
     expect(refusal.body).toMatchObject({
       type: "validation_error",
@@ -241,7 +303,7 @@ describe("decodeBody", () => {
 
   it("[DE-7] refuses with the code the route asked for", () => {
     const body = { bytes: Buffer.from("{"), contentType: "", contentEncoding: "", query: {} };
-    expect(refusalOf(() => decodeBody(body, "invalid_payload")).code).toBe("invalid_payload");
+    expect(refusalOf(() => decodeSmallBody(body, "invalid_payload")).code).toBe("invalid_payload");
   });
 
   describe("[DE-8] bounds", () => {
@@ -259,9 +321,9 @@ describe("decodeBody", () => {
       ["zstd", zstdBomb(21), { contentEncoding: "zstd" }],
       ["zstd, a thousand times as large", zstdBomb(20_000), {}],
       ["lz64", lzOfSpaces(7000), { query: { compression: "lz64" } }],
-    ])("the decoded size of %s, naming the limit", (_title, bytes, rest) => {
+    ])("the decoded size of %s, naming the limit", async (_title, bytes, rest) => {
       const before = process.cpuUsage();
-      const refusal = refusalOf(() => decode(bytes, rest));
+      const refusal = await refusalOfAny(bytes, rest);
       expect(refusal.body).toMatchObject({ type: "client_error", code: "request_too_large" });
       expect(refusal.status).toBe(413);
       expect(refusal.message).toContain(String(MAX_DECODED_BYTES));
@@ -292,6 +354,62 @@ describe("decodeBody", () => {
       let layers = json;
       for (let count = 0; count < 8; count++) layers = Buffer.from(layers).toString("base64");
       expect(refusalOf(() => decode(layers)).message).toContain("encoded more than");
+    });
+  });
+
+  describe("[DE-9] bodies that are long in some layer", () => {
+    const batch = Array.from({ length: 5000 }, (_, index) => ({ ...event, index }));
+    const long = JSON.stringify({ batch });
+    const inForm = `compression=base64&api_key=phc_1&data=${Buffer.from(long).toString("base64")}`;
+    const lies = Buffer.concat([gzipSync(long), gzipSync("")]);
+    it.each([
+      ["gzip", gzipSync(long), {}],
+      ["gzip that tells of less", lies, {}],
+      ["gzip with zeros behind it", Buffer.concat([gzipSync(long), Buffer.alloc(9)]), {}],
+      ["gzip in gzip", gzipSync(gzipSync(long)), {}],
+      ["deflate", deflateSync(long), { contentEncoding: "deflate" }],
+      ["raw deflate", deflateRawSync(long), { contentEncoding: "deflate" }],
+      ["br", brotliCompressSync(long), { contentEncoding: "br" }],
+      ["zstd", zstdRaw(long), { contentEncoding: "zstd" }],
+      ["lz64", lzString.compressToBase64(long), { query: { compression: "lz64" } }],
+      ["base64", Buffer.from(long).toString("base64"), {}],
+      ["base64 of gzip", gzipSync(long).toString("base64"), { query: { compression: "gzip-js" } }],
+      ["gzip of base64", gzipSync(Buffer.from(long).toString("base64")), {}],
+      ["a form", inForm, { contentType: FORM }],
+      ["a compressed form", gzipSync(inForm), { contentType: FORM }],
+      ["JSON that was serialized twice", JSON.stringify(long), {}],
+    ])("are read in another thread, to the same value: %s", async (_title, bytes, rest) => {
+      const decoded = await decodeLarge(bytes, rest);
+      expect(decoded.value).toEqual({ batch });
+      expect(decoded.text).toBe(long);
+      if (bytes === inForm) expect(decoded.form.get("api_key")).toBe("phc_1");
+    });
+
+    it.each([
+      ["cut-off br", brotliCompressSync(long).subarray(0, -50), { contentEncoding: "br" }],
+      ["base64 of cut-off gzip", gzipSync(lies).subarray(0, -50).toString("base64"), {}],
+      ["half a document", deflateSync(long.slice(0, -9)), { contentEncoding: "deflate" }],
+      ["a long word", "x".repeat(300_000), {}],
+    ])("are refused like short ones: %s", async (_title, bytes, rest) => {
+      const refusal = await refusalOfAny(bytes, rest);
+      expect(refusal).toMatchObject({ status: 400, code: "malformed_data" });
+      expect(refusal.message).toMatch(/^Malformed request data: ./);
+    });
+
+    it("leave others their turns while they are opened", async () => {
+      const blanks = Buffer.alloc(MAX_DECODED_BYTES, " ");
+      const bytes = brotliCompressSync(blanks, { params: { [constants.BROTLI_PARAM_QUALITY]: 1 } });
+      let turns = 0;
+      let isOver = false;
+      const count = () => {
+        turns++;
+        if (!isOver) setTimeout(count, 1);
+      };
+      const reading = refusalOfAny(gzipSync(bytes), { contentEncoding: "br" });
+      count();
+      expect((await reading).code).toBe("malformed_data");
+      isOver = true;
+      expect(turns).toBeGreaterThan(10);
     });
   });
 
