@@ -956,7 +956,7 @@ describe("the worker", () => {
       (line) => line.replace(/^\[\d+/, "[2147483647"),
       (line) => line.replace('"damaged"', "5"),
       (line) => line.replace(/\d{12,}/, "9999999999999999"),
-      (line) => line.replace(/\{[^]*\}/, "[]"),
+      (line) => line.replace(/\{.*\}/s, "[]"),
       (line) => `+${line}\t{"kind":"kept"}`,
       (line) =>
         `+${line}\t{"kind":"dropped","by":"x","reason":"x"}`.replace(/-[\da-f]{12}"/, '-x"'),
