@@ -5,6 +5,7 @@ import {
   mkdirSync,
   mkdtempSync,
   readdirSync,
+  readFileSync,
   rmSync,
   truncateSync,
   writeFileSync,
@@ -63,7 +64,11 @@ function hedgerow(
   env: Record<string, string> = {},
   file: string = entry,
 ): Run {
-  const child = spawn(process.execPath, [file, ...args], {
+  return runOf(process.execPath, [file, ...args], env);
+}
+
+function runOf(file: string, args: readonly string[], env: Record<string, string>): Run {
+  const child = spawn(file, args, {
     cwd: process.cwd(),
     env: { PATH: process.env.PATH, ...env },
     stdio: ["ignore", "pipe", "pipe"],
@@ -204,6 +209,52 @@ describe("hedgerow start", { timeout: SLOW_MS }, () => {
     second.child.kill("SIGINT");
     expect(await second.exit).toBe(0);
     expect(second.out()).toContain('"msg":"stopped"');
+  });
+
+  test("[CL-15] tells transformations the port that the system chose", async () => {
+    const run = start();
+    const url = await ready(run);
+    const key = /phx_\w+/.exec(run.out())?.[0];
+    const source =
+      "export const processEvent = (event) => (event.properties.site = event.site_url, event);";
+    const answer = await fetch(`${url}/api/projects/1/plugin_configs/test`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+      body: JSON.stringify({ source, events: [{ event: "hello", distinct_id: "ada" }] }),
+    });
+    const { results } = (await answer.json()) as { results: { after: object }[] };
+    expect(results[0]?.after).toMatchObject({ properties: { site: url } });
+    const holder = JSON.parse(readFileSync(dataFolderPaths(data).holder, "utf8"));
+    expect(holder).toMatchObject({ url });
+  });
+
+  test("[CL-9] an address of another machine is said in one line, also where the port is free to choose", async () => {
+    const run = start({}, "--host", "192.0.2.1");
+    expect(await run.exit).toBe(1);
+    expect(run.err()).toBe(
+      "hedgerow: 192.0.2.1 is no address of this machine: choose another with --host\n",
+    );
+  });
+
+  test("[CL-16] started by its name it limits what the C library keeps, unless its operator said so", async () => {
+    const args = ["start", "--port", "0", "--data", data];
+    for (const [env, expected] of [
+      [{}, "2"],
+      [{ MALLOC_ARENA_MAX: "7" }, "7"],
+    ] as const) {
+      const run = runOf(entry, args, env);
+      await ready(run);
+      const told = (of: string) => readFileSync(`/proc/${run.child.pid}/${of}`, "utf8").split("\0");
+      expect(told("environ").filter((text) => text.startsWith("MALLOC_ARENA_MAX="))).toEqual([
+        `MALLOC_ARENA_MAX=${expected}`,
+      ]);
+      expect(told("cmdline").slice(1)).toEqual(["--v8-pool-size=1", entry, ...args, ""]);
+      run.child.kill("SIGTERM");
+      expect(await run.exit).toBe(0);
+    }
+    const wrong = spawnSync(entry, ["no such; command"], { encoding: "utf8" });
+    expect(wrong.status).toBe(2);
+    expect(wrong.stderr).toContain('unknown command "no such; command"');
   });
 
   test("[CL-7] a second process on the same folder is refused, and may follow a killed one", async () => {

@@ -4,6 +4,7 @@ import type { FirstBoot } from "../accounts/bootstrap.ts";
 import { type Config, readConfig, UsageError } from "../config.ts";
 import type { App } from "../http/app.ts";
 import { addressUrl } from "../platform/address-url.ts";
+import { type ReservedPort, reservePort } from "../platform/reserve-port.ts";
 import { readVersion } from "./help.ts";
 import { createLogger } from "./logger.ts";
 import { codeOf, operatorsReason } from "./operators-reason.ts";
@@ -27,7 +28,13 @@ export async function start(args: readonly string[]): Promise<number> {
   const { composeService } = await import("../compose.ts");
   let service: Awaited<ReturnType<typeof composeService>>;
   try {
-    service = await composeService(config, logger, { listen: (app) => listen(app, config) });
+    const { port, release } = await portOf(config);
+    service = await composeService({ ...config, port }, logger, {
+      listen: async (app) => {
+        await release();
+        return listen(app, { ...config, port });
+      },
+    });
   } catch (error) {
     return refuse(error, logger);
   }
@@ -43,13 +50,27 @@ export async function start(args: readonly string[]): Promise<number> {
   return stopped;
 }
 
+/** The port to listen on: transformations are told the address long before the service listens. */
+async function portOf({ host, port }: Config): Promise<ReservedPort> {
+  return port === 0
+    ? nameListenFaults({ host, port }, () => reservePort(host))
+    : { port, async release() {} };
+}
+
 /** Opens the socket and answers the address of the service for this machine. */
-async function listen(app: App, config: Config): Promise<string> {
+async function listen(app: App, { host, port }: Config): Promise<string> {
+  await nameListenFaults({ host, port }, () => app.listen({ host, port }));
+  return urlOf(app);
+}
+
+async function nameListenFaults<Result>(
+  address: ListenAddress,
+  work: () => Promise<Result>,
+): Promise<Result> {
   try {
-    await app.listen({ host: config.host, port: config.port });
-    return urlOf(app);
+    return await work();
   } catch (error) {
-    const reason = listenReason(error, config);
+    const reason = listenReason(error, address);
     throw reason === undefined ? error : new CannotStart(reason, { cause: error });
   }
 }
@@ -103,7 +124,9 @@ function refuse(error: unknown, logger: Logger): number {
   return 1;
 }
 
-function listenReason(error: unknown, { host, port }: Config): string | undefined {
+type ListenAddress = Pick<Config, "host" | "port">;
+
+function listenReason(error: unknown, { host, port }: ListenAddress): string | undefined {
   switch (codeOf(error)) {
     case "EADDRINUSE":
       return `${host}:${port} is taken by another program: stop that one, or choose another port with --port`;
