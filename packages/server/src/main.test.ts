@@ -257,6 +257,28 @@ describe("hedgerow start", { timeout: SLOW_MS }, () => {
     expect(wrong.stderr).toContain('unknown command "no such; command"');
   });
 
+  /** Whether this user may have file systems of his own. */
+  const mayMount =
+    spawnSync("unshare", ["-rm", "mount", "-t", "tmpfs", "tmpfs", tmpdir()]).status === 0;
+
+  test.skipIf(!mayMount).each([4, 40, 200, 600])(
+    "[CL-17] a first start on a disk of %i KB says so, and the next one with room goes on",
+    async (kilobytes) => {
+      mkdirSync(data);
+      const command = `"$0" "$1" start --port 0 --data "$2/data"`;
+      const script = `mount -t tmpfs -o size=${kilobytes}k tmpfs "$2" && ! ${command} &&
+        mount -o remount,size=64m "$2" && exec ${command}`;
+      const run = runOf("unshare", ["-rm", "sh", "-c", script, process.execPath, entry, data], {});
+      await ready(run);
+      expect(run.err()).toMatch(
+        /^hedgerow: cannot start: the disk of the data folder \S+ is full \(0\.\d MB free\): make room for 200 MB at least, or choose another folder with --data; what is stored is unharmed\n$/,
+      );
+      expect(run.out()).toMatch(/Welcome[\s\S]*phx_\w+/);
+      run.child.kill("SIGTERM");
+      expect(await run.exit).toBe(0);
+    },
+  );
+
   test("[CL-7] a second process on the same folder is refused, and may follow a killed one", async () => {
     const first = start();
     await ready(first);

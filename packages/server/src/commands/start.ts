@@ -5,6 +5,7 @@ import { type Config, readConfig, UsageError } from "../config.ts";
 import type { App } from "../http/app.ts";
 import { addressUrl } from "../platform/address-url.ts";
 import { type ReservedPort, reservePort } from "../platform/reserve-port.ts";
+import { fullDiskReason } from "./full-disk.ts";
 import { readVersion } from "./help.ts";
 import { createLogger } from "./logger.ts";
 import { codeOf, operatorsReason } from "./operators-reason.ts";
@@ -36,7 +37,7 @@ export async function start(args: readonly string[]): Promise<number> {
       },
     });
   } catch (error) {
-    return refuse(error, logger);
+    return refuse(error, logger, config);
   }
   const stopped = stopOnSignal(logger, async () => {
     const { server } = service.app;
@@ -116,9 +117,14 @@ function stopOnSignal(logger: Logger, close: () => Promise<void>): Promise<numbe
 }
 
 /** Says in one line why the service does not run, where that is the operator's to mend. */
-function refuse(error: unknown, logger: Logger): number {
+async function refuse(error: unknown, logger: Logger, { data }: Config): Promise<number> {
+  const fullDisk = await fullDiskReason(error, data);
   const reason =
-    error instanceof CannotStart ? error.message : operatorsReason(error, "cannot start");
+    error instanceof CannotStart
+      ? error.message
+      : fullDisk === undefined
+        ? operatorsReason(error, "cannot start")
+        : `cannot start: ${fullDisk}`;
   if (reason !== undefined) console.error(`hedgerow: ${reason}`);
   else logger.fatal({ err: error }, "the service could not start");
   return 1;

@@ -65,3 +65,29 @@ describe("commits that can be done again", () => {
     await Promise.all([database.flush(), database.flush(), move(4), database.flush()]);
   });
 });
+
+describe("an upgrade", () => {
+  let folder: string;
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), "hedgerow-upgrade-"));
+  });
+  afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+  it.each(["personal_keys", "transformation_versions"])(
+    "[ER-5] that ends at any place, here before %s, leaves nothing half done: the next one goes on",
+    async (table) => {
+      const path = join(folder, "metadata.sqlite");
+      const change = (text: string) => {
+        const file = new Database(path);
+        file.exec(text);
+        file.close();
+      };
+      change(`create table ${table} (in_the_way)`);
+      await expect(openSqlite(path)).rejects.toThrow("could not be brought up to date");
+      change(`drop table ${table}`);
+      const database = await openSqlite(path);
+      expect(await database.reads.selectFrom("organizations").selectAll().execute()).toEqual([]);
+      await database.close();
+    },
+  );
+});

@@ -1,4 +1,10 @@
-import { Kysely, type SqliteDatabase, SqliteDialect, type SqliteStatement } from "kysely";
+import {
+  Kysely,
+  SqliteAdapter,
+  type SqliteDatabase,
+  SqliteDialect,
+  type SqliteStatement,
+} from "kysely";
 import Database from "libsql";
 import { endLockedStatements } from "./end-locked-statements.ts";
 import { migrate } from "./migrate.ts";
@@ -36,7 +42,7 @@ export async function openSqlite(path: string): Promise<SqlDatabase> {
   const open = (connection: Database.Database) =>
     new Kysely<Schema>({
       dialect: nameOutages(
-        new SqliteDialect({ database: keepStatements(endLockedStatements(connection)) }),
+        new Dialect({ database: keepStatements(endLockedStatements(connection)) }),
       ),
     });
   const writer = connect();
@@ -85,6 +91,19 @@ export async function openSqlite(path: string): Promise<SqlDatabase> {
       await writes.destroy();
     },
   };
+}
+
+/** With tables made and changed in transactions, as SQLite can: an upgrade happens whole or not at all. */
+class Dialect extends SqliteDialect {
+  override createAdapter() {
+    return new Adapter();
+  }
+}
+
+class Adapter extends SqliteAdapter {
+  override get supportsTransactionalDdl() {
+    return true;
+  }
 }
 
 /** A connection, with statements that can do what its driver's can. */
