@@ -605,15 +605,19 @@ export class GuestInstance {
     }
   }
 
-  #sendOutcomes(batch: Batch): void {
-    const outcomes = batch.outcomes.map((outcome) => outcome ?? failed("it was not run", false, 0));
+  #sendOutcomes({ id, outcomes }: Batch): void {
+    const texts: string[] = [];
+    const cpuMs = new Float64Array(outcomes.length);
+    const limits: number[] = [];
+    for (let index = 0; index < outcomes.length; index += 1) {
+      const outcome = outcomes[index] ?? failed("it was not run", false, 0);
+      texts.push(outcome.text);
+      cpuMs[index] = outcome.cpuMs;
+      if (outcome.isLimit) limits.push(index);
+    }
     this.#flushLog();
-    this.#platform.send({
-      ...{ kind: "transformed", instance: this.key, id: batch.id },
-      texts: outcomes.map(({ text }) => text).join(SEPARATOR),
-      cpuMs: Float64Array.from(outcomes, ({ cpuMs }) => cpuMs),
-      limits: outcomes.flatMap(({ isLimit }, index) => (isLimit ? [index] : [])),
-    });
+    const told = { texts: texts.join(SEPARATOR), cpuMs, limits };
+    this.#platform.send({ kind: "transformed", instance: this.key, id, ...told });
   }
 
   #endCall(call: Call, failure: GuestFailure | null, text = "null"): void {
