@@ -49,12 +49,20 @@ const BACKSLASH = 92;
 const OPEN = 123;
 const CLOSE = 125;
 
-/** Per event: where its line begins and ends in the text, and the shapes of it and of its properties. */
-export const HEAD = { from: 0, to: 1, shape: 2, innerShape: 3, length: 4 } as const;
+/**
+ * Per event: in which text its line stands ({@link ScannedLines.texts}), where it begins and ends
+ * there, and the shapes of it and of its properties.
+ */
+export const HEAD = { text: 0, from: 1, to: 2, shape: 3, innerShape: 4, length: 5 } as const;
 
 /** Lines of events and where their values end. */
 export interface ScannedLines {
   readonly lines: readonly string[];
+  /**
+   * The lines one behind the other: those of ASCII alone, which the engine copies as they are, and
+   * the others, which it reads character by character.
+   */
+  readonly texts: readonly [plain: string, other: string];
   /**
    * For each event the place of its numbers, then those: {@link HEAD}, then where each value of the
    * event and each of its properties begins and ends (`value-places.ts`) in the line.
@@ -110,21 +118,28 @@ export class ShapeTable {
   /** @param text events as one line of JSON each, as `JSON.stringify` writes them */
   scan(text: string): ScannedLines {
     const lines = text.split("\n");
+    const isAllPlain = isAscii(text);
+    const others: string[] = [];
+    const plain: string[] = [];
+    const ends: [number, number] = [0, 0];
     this.#length = 0;
     this.#makeRoom(lines.length);
     this.#length = lines.length;
-    let from = 0;
     for (let index = 0; index < lines.length; index += 1) {
       const line = lines[index] as string;
+      const which = isAllPlain || isAscii(line) ? 0 : 1;
+      if (!isAllPlain) (which === 0 ? plain : others).push(line);
       this.#makeRoom(HEAD.length + 4 * MAX_KEYS + 4);
       const place = this.#length;
       this.#numbers[index] = place;
-      this.#numbers[place + HEAD.from] = from;
-      this.#numbers[place + HEAD.to] = from + line.length;
+      this.#numbers[place + HEAD.text] = which;
+      this.#numbers[place + HEAD.from] = ends[which];
+      this.#numbers[place + HEAD.to] = ends[which] + line.length;
       this.#scanEvent(line, place);
-      from += line.length + 1;
+      ends[which] += line.length + 1;
     }
-    return { lines, numbers: this.#numbers.slice(0, this.#length), shapes: this };
+    const texts = [isAllPlain ? text : plain.join("\n"), others.join("\n")] as const;
+    return { lines, texts, numbers: this.#numbers.slice(0, this.#length), shapes: this };
   }
 
   #makeRoom(count: number): void {
@@ -250,6 +265,10 @@ export class ShapeTable {
 
 function lengthOf({ lengths }: Shape): number {
   return lengths.reduce((sum, length) => sum + length, 0);
+}
+
+function isAscii(text: string): boolean {
+  return Buffer.byteLength(text) === text.length;
 }
 
 /** Texts up to this length are searched quicker than they are compared. */

@@ -1103,8 +1103,8 @@ function report(name: string, work: () => unknown): void {
   }
 }
 
-/** The events of a batch, one behind the other, and where they and their values stand. */
-let batchText = "";
+/** The events of a batch, one behind the other in two texts, and where they and their values stand. */
+const batchTexts = newList<string>();
 let numbers = new Uint32Array();
 let batchPlaces: BatchPlaces = { places: null };
 let batchNumber = 0;
@@ -1112,7 +1112,7 @@ const shapes = newList<LazyShape | undefined>();
 const Numbers = Uint32Array;
 
 /** Takes a batch, and keys that have not come before: `[first id, [keys, lengths]…]`. */
-function accept(text: string, buffer: ArrayBuffer, newShapes: string): void {
+function accept(plain: string, other: string, buffer: ArrayBuffer, newShapes: string): void {
   leaveRun();
   // Nothing here runs code of the transformation: no iterators, no setters.
   const given = parse(newShapes) as [number, ...[string[], number[]][]];
@@ -1122,7 +1122,8 @@ function accept(text: string, buffer: ArrayBuffer, newShapes: string): void {
     shapes[shapes.length === 0 ? 1 : shapes.length] = lazyShape(one[0], one[1]);
   }
   batchPlaces.places = null;
-  batchText = text;
+  batchTexts[0] = plain;
+  batchTexts[1] = other;
   numbers = new Numbers(buffer);
   batchPlaces = { places: numbers };
   batchNumber += 1;
@@ -1165,17 +1166,18 @@ function begin(index: number, tell: ((outcome: string) => void) | null): string 
   if (restoreSettings !== null) restoreSettings();
   try {
     const place = numbers[index] as number;
-    const line = batchText.substring(numbers[place] as number, numbers[place + 1] as number);
+    const text = batchTexts[numbers[place] as number] as string;
+    const line = text.substring(numbers[place + 1] as number, numbers[place + 2] as number);
     let shape: LazyShape | undefined;
     if (plainLeft > 0) plainLeft -= 1;
-    else shape = shapes[numbers[place + 2] as number];
+    else shape = shapes[numbers[place + 3] as number];
     let event: unknown;
     if (shape === undefined) {
       event = parse(line);
       as = line;
     } else {
-      const innerShape = shapes[numbers[place + 3] as number];
-      as = lazyEvent(shape, line, batchPlaces, place + 4, innerShape ?? null);
+      const innerShape = shapes[numbers[place + 4] as number];
+      as = lazyEvent(shape, line, batchPlaces, place + 5, innerShape ?? null);
       event = as[SELF];
     }
     givenArguments[0] = event;

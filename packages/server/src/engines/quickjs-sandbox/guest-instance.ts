@@ -348,14 +348,14 @@ export class GuestInstance {
       this.#shapesGiven = 0;
     }
     if (batch.scanned?.shapes !== this.#shapes) batch.scanned = this.#shapes.scan(batch.text);
-    const { numbers } = batch.scanned;
+    const { texts, numbers } = batch.scanned;
     const added = batch.hasShapes ? this.#shapes.someFrom(this.#shapesGiven) : [];
-    const texts = added.map(({ keys, lengths }) => [keys, lengths]);
-    const shapes = JSON.stringify([this.#shapesGiven + 1, ...texts]);
+    const told = added.map(({ keys, lengths }) => [keys, lengths]);
+    const shapes = JSON.stringify([this.#shapesGiven + 1, ...told]);
     this.#shapesGiven += added.length;
     const task = this.#taskOf(NO_EVENT.other, null);
     try {
-      this.#enter(task, (machine) => machine.run("accept", batch.text, numbers, shapes));
+      this.#enter(task, (machine) => machine.run("accept", ...texts, numbers, shapes));
     } catch (error) {
       // Events whose shapes are not known are read as a whole.
       batch.hasShapes = false;
