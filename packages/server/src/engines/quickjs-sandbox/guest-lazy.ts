@@ -19,6 +19,8 @@ export interface LazyShape {
    */
   readonly places: Readonly<Record<string, number>>;
   readonly lengths: readonly number[];
+  /** The place of an event's properties: numbers are compared quicker than keys. */
+  readonly innerPlace: number | undefined;
   /** Whether there is a key by which promises, or what writes its JSON itself, are known. */
   readonly isOdd: boolean;
 }
@@ -33,7 +35,7 @@ export function lazyShape(keys: readonly string[], lengths: readonly number[]): 
   for (let at = 0; at < ODD_KEYS.length; at += 1) {
     if (places[ODD_KEYS[at] as string] !== undefined) isOdd = true;
   }
-  return { keys, lengths, places, isOdd };
+  return { keys, lengths, places, innerPlace: places[INNER], isOdd };
 }
 
 /** Where values stand in the texts of a batch; given up with the batch, since it takes much memory. */
@@ -117,7 +119,7 @@ class Traps implements ProxyHandler<Plain> {
     const place = lazy[PLACES][key as string];
     if (place === undefined) return get(target, key, receiver);
     const { places } = lazy[BATCH];
-    if (key === INNER) {
+    if (place === lazy[SHAPE].innerPlace) {
       if (lazy[INNER_SELF] !== null) return lazy[INNER_SELF];
       if (lazy[INNER_SHAPE] !== null && places !== null) return openInner(lazy, place, places);
     }
@@ -457,34 +459,42 @@ export function endPlainly(answer: unknown, lazy: LazyObject): string {
   const { length } = touched;
   // Settled, or too much to be kept.
   if (length === 0 || setsTextLength >= MAX_SETS_LENGTH) return "";
-  let isLikeLast = length === 2 * lastKeys.length;
-  for (let at = 0; at < length; at += 2) {
-    const key = touched[at] as string;
-    if (isLikeLast && key !== lastKeys[at / 2]) isLikeLast = false;
-    const value = touched[at + 1];
-    if (typeof value === "string") setsTextLength += value.length;
-    else if (typeof value !== "number" && value !== true && value !== false && value !== null) {
-      // What was deleted that was not there before is told by nobody.
-      if (value !== GONE || inner[PLACES][key] === undefined) return "";
-    }
-  }
+  const isLikeLast = hasLastKeys(touched, length);
   let next = setsLength;
   let keys = lastKeys;
+  let keysLength = lastKeysLength;
   if (!isLikeLast) {
     keys = keysAmong(touched);
+    keysLength = lengthOfAll(keys);
     next = noteKeys(keys, next);
   }
-  setsTextLength += lastKeysLength;
+  let textLength = keysLength;
   for (let at = 1; at < length; at += 2) {
-    const value = touched[at];
-    sets[next] = value === GONE ? NO_VALUE : value;
+    let value = touched[at];
+    const type = typeof value;
+    if (type === "string") textLength += (value as string).length;
+    else if (type !== "number" && value !== true && value !== false && value !== null) {
+      // What was deleted that was not there before is told by nobody.
+      if (value !== GONE || inner[PLACES][touched[at - 1] as string] === undefined) return "";
+      value = NO_VALUE;
+    }
+    sets[next] = value;
     next += 1;
   }
+  setsTextLength += textLength;
   setsLength = next;
   lastKeys = keys;
+  lastKeysLength = keysLength;
   lazy[SELF] = null;
   inner[SELF] = null;
   return isLikeLast ? SET_ALIKE : SET;
+}
+
+/** Whether just the keys were touched that were told last. */
+function hasLastKeys(touched: readonly unknown[], length: number): boolean {
+  if (length !== 2 * lastKeys.length) return false;
+  for (let at = 0; at < length; at += 2) if (touched[at] !== lastKeys[at / 2]) return false;
+  return true;
 }
 
 function keysAmong(touched: readonly unknown[]): readonly string[] {
@@ -493,16 +503,19 @@ function keysAmong(touched: readonly unknown[]): readonly string[] {
   return keys;
 }
 
+function lengthOfAll(keys: readonly string[]): number {
+  let length = 0;
+  for (let at = 0; at < keys.length; at += 1) length += (keys[at] as string).length;
+  return length;
+}
+
 function noteKeys(keys: readonly string[], from: number): number {
   const { length } = keys;
   let next = from;
-  lastKeysLength = 0;
   sets[next] = length;
   next += 1;
   for (let at = 0; at < length; at += 1) {
-    const key = keys[at] as string;
-    lastKeysLength += key.length;
-    sets[next] = key;
+    sets[next] = keys[at];
     next += 1;
   }
   return next;

@@ -38,17 +38,20 @@ export interface MachineHost {
 const VARIANT = ((quickJs.default as { default?: unknown }).default ??
   quickJs.default) as QuickJSSyncVariant;
 
-type GuestFunction =
-  | "load"
-  | "describe"
-  | "setUp"
-  | "accept"
-  | "startRun"
-  | "collect"
-  | "work"
-  | "invoke"
-  | "settle"
-  | "fire";
+const GUEST_FUNCTIONS = [
+  "load",
+  "describe",
+  "setUp",
+  "accept",
+  "startRun",
+  "collect",
+  "work",
+  "invoke",
+  "settle",
+  "fire",
+] as const;
+type GuestFunction = (typeof GUEST_FUNCTIONS)[number];
+type Guest = Readonly<Record<GuestFunction, QuickJSHandle>>;
 
 /** How many numbers the guest marks in its memory: the event under way, and since when. */
 const MARKS = 2;
@@ -91,7 +94,7 @@ function toHandle(context: QuickJSContext, value: GuestValue): QuickJSHandle {
  */
 export class VirtualMachine {
   readonly #context: QuickJSContext;
-  readonly #guest: QuickJSHandle;
+  readonly #guest: Guest;
   readonly #memory: WebAssembly.Memory;
   /** Where the marks of the guest lie in its memory. */
   readonly #marksAt: number;
@@ -100,7 +103,7 @@ export class VirtualMachine {
 
   private constructor(
     context: QuickJSContext,
-    guest: QuickJSHandle,
+    guest: Guest,
     memory: WebAssembly.Memory,
     marksAt: number,
   ) {
@@ -181,8 +184,12 @@ export class VirtualMachine {
     marks.handle.dispose();
     context.setProp(context.global, "__bridge", bridge);
     context.unwrapResult(context.evalCode(core, "sandbox.js")).dispose();
-    const guest = context.getProp(context.global, "__guest");
+    const functions = context.getProp(context.global, "__guest");
     context.unwrapResult(context.evalCode("delete globalThis.__guest")).dispose();
+    const guest = Object.fromEntries(
+      GUEST_FUNCTIONS.map((name) => [name, context.getProp(functions, name)]),
+    ) as Guest;
+    functions.dispose();
     const machine = new VirtualMachine(context, guest, memory, marks.at);
     runtime.setInterruptHandler(() => {
       if (!host.mustStop()) return false;
@@ -243,9 +250,7 @@ export class VirtualMachine {
 
   #call(name: GuestFunction, ...values: readonly QuickJSHandle[]): string {
     const context = this.#context;
-    const method = context.getProp(this.#guest, name);
-    const result = context.callFunction(method, context.undefined, ...values);
-    method.dispose();
+    const result = context.callFunction(this.#guest[name], context.undefined, ...values);
     for (const value of values) value.dispose();
     if (result.error) {
       const message = this.#messageOf(result.error);
