@@ -1119,6 +1119,7 @@ function accept(plain: string, other: string, buffer: ArrayBuffer, newShapes: st
     shapes[shapes.length === 0 ? 1 : shapes.length] = lazyShape(one[0], one[1]);
   }
   batchPlaces.places = null;
+  told = "";
   batchTexts[0] = plain;
   batchTexts[1] = other;
   numbers = new Numbers(buffer);
@@ -1213,6 +1214,8 @@ let isRun = false;
 let runCount = 0;
 let outcomes = newList<string>();
 let longs = newList<number>();
+/** What the last run came to, until it is asked for again or the next one begins. */
+let told = "";
 /** Characters of outcomes after which a run ends, so that they do not fill the memory. */
 const MAX_RUN_LENGTH = 700_000;
 let outcomesLength = 0;
@@ -1223,9 +1226,13 @@ let under = -1;
 let sinceMs = 0;
 let untilMs = 0;
 
-/** Begins a run at an event; it ends with the batch, when the time is up, or when it comes to much. */
-function startRun(from: number, until: number): void {
+/**
+ * Begins a run at an event; it ends with the batch, when the time is up, or when it comes to much.
+ * Answers what {@link collect} does, or `""` where an event of it waits.
+ */
+function startRun(from: number, until: number): string {
   isRun = true;
+  told = "";
   runCount += 1;
   outcomes = newList();
   longs = newList();
@@ -1234,6 +1241,10 @@ function startRun(from: number, until: number): void {
   sinceMs = now();
   untilMs = until;
   goOn(from, from);
+  if (under >= 0) return "";
+  // Kept, since what the events have left to be done may end the machine before this arrives.
+  told = collect();
+  return told;
 }
 
 function goOn(from: number, first: number): void {
@@ -1344,6 +1355,7 @@ function leaveRun(): void {
  */
 function collect(): string {
   leaveRun();
+  if (told !== "") return told;
   const texts = outcomes;
   outcomes = newList();
   under = -1;

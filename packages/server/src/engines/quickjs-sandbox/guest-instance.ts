@@ -387,14 +387,15 @@ export class GuestInstance {
     this.#underRun = run;
     const untilMs = Date.now() + this.#platform.msLeft();
     try {
-      this.#enter(task, (machine) => machine.run("startRun", from, untilMs));
+      let text = this.#enter(task, (machine) => machine.run("startRun", from, untilMs));
       this.#lookAtMark();
       this.#meter.settle();
       this.#underRun = null;
       const last = this.#current;
-      const text = this.#enter(this.#taskOf(NO_EVENT.other, null), (machine) =>
-        machine.run("collect"),
-      );
+      if (text === "") {
+        const other = this.#taskOf(NO_EVENT.other, null);
+        text = this.#enter(other, (machine) => machine.run("collect"));
+      }
       this.#takeRun(run, from, text);
       const { event } = run;
       if (event >= 0 && batch.outcomes[event] === undefined) this.#await(batch, event, last);

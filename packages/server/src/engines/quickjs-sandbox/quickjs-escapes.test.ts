@@ -514,6 +514,24 @@ describe("what the service is told", () => {
     await instance.stop();
   });
 
+  it("[TS-22] is what was answered, once, though something it set going never ends", async () => {
+    const { host, lines } = recordHost();
+    const source = `function processEvent(e) {
+      console.log(e.distinct_id);
+      if (e.distinct_id === "3") Promise.resolve().then(() => { while (true) {} });
+      e.properties.x = 1;
+      return e;
+    }`;
+    const instance = await startSource(sandbox, source, { host });
+    const ids = ["1", "2", "3", "4", "5"];
+    const [event = {}] = sampleEvents(1);
+    const outcomes = await instance.transform(ids.map((id) => ({ ...event, distinct_id: id })));
+    expect(outcomes.map((outcome) => readOutcome(outcome))).toEqual(ids.map(() => ({ x: 1 })));
+    const logged = lines.filter(({ source }) => source === "console");
+    expect(logged.map(({ message }) => message)).toEqual(ids);
+    await instance.stop();
+  });
+
   it("[TS-22] is all of ordinary events of many kinds after one of them exceeds a limit", async () => {
     const instance = await startSource(
       sandbox,
