@@ -2,10 +2,19 @@
 // start (ADR 0012). Run after the compiler, which is what checks the types.
 import { fork } from "node:child_process";
 import { createHash } from "node:crypto";
-import { existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import {
+  copyFileSync,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { build } from "esbuild";
+import { optimizedEngine } from "./optimize-engine.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const source = join(root, "packages/server/src");
@@ -34,6 +43,11 @@ const unmappedPackages = {
 const threads = readdirSync(source, { recursive: true })
   .filter((path) => path.endsWith("-thread.ts"))
   .map((path) => join(source, path));
+
+const engine = optimizedEngine().catch((error) => {
+  console.error(`bundle: transformations will run more slowly: ${error.message}`);
+  return null;
+});
 
 const common = {
   bundle: true,
@@ -114,6 +128,9 @@ const catalogue = join(root, "packages/server/dist/transformations/catalogue.js"
 const { gatherCatalogue } = await import(pathToFileURL(catalogue).href);
 const entries = await gatherCatalogue(join(source, "transformations/catalogue"));
 writeFileSync(join(draft, "catalogue.json"), JSON.stringify(entries));
+
+const engineFile = await engine;
+if (engineFile !== null) copyFileSync(engineFile, join(draft, "engine.wasm"));
 
 try {
   await writeCodeCache(join(draft, `${program}.cjs`), join(draft, `${program}.v8`));

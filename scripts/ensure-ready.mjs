@@ -8,8 +8,9 @@ import { fileURLToPath } from "node:url";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const stampFile = join(root, "node_modules", ".hedgerow-ready");
-const bundler = join(root, "scripts/bundle.mjs");
-const codeCache = join(root, "scripts/code-cache.mjs");
+const bundlers = ["bundle", "code-cache", "optimize-engine"].map((name) =>
+  join(root, `scripts/${name}.mjs`),
+);
 const installOnly = process.argv.includes("--install-only");
 
 function run(command, args) {
@@ -33,7 +34,8 @@ function lockHash() {
 }
 
 function sourceHash() {
-  const hash = createHash("sha256").update(readFileSync(bundler)).update(readFileSync(codeCache));
+  const hash = createHash("sha256");
+  for (const path of bundlers) hash.update(readFileSync(path));
   for (const workspace of ["core", "server"]) {
     for (const path of buildInputs(join(root, "packages", workspace, "src"))) {
       const { mtimeMs, size } = statSync(path);
@@ -55,7 +57,7 @@ if (!installOnly) {
   if (stamp.sources !== sources || !existsSync(join(root, "packages/server/dist/bundle/main.js"))) {
     if (stamp.sources === undefined) console.error("hedgerow: building");
     run(process.execPath, [join(root, "node_modules/typescript/bin/tsc"), "-b"]);
-    run(process.execPath, [bundler]);
+    run(process.execPath, [bundlers[0]]);
   }
 }
 if (stamp.lock !== lock || stamp.sources !== sources) {

@@ -1,6 +1,8 @@
 import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { createRequire, SourceMap } from "node:module";
+import { fileURLToPath } from "node:url";
 import { isJsonObject, type Json, ownValue } from "@hedgerow/core/json";
 import {
   type CompileOutcome,
@@ -105,8 +107,7 @@ export class QuickJsSandbox implements Sandbox {
   }
 
   async #readResources(): Promise<ThreadResources> {
-    const path = createRequire(import.meta.url).resolve("@jitl/quickjs-wasmfile-release-sync/wasm");
-    const [bytes, guestTexts] = await Promise.all([readFile(path), loadGuestTexts()]);
+    const [bytes, guestTexts] = await Promise.all([readFile(enginePath()), loadGuestTexts()]);
     const wasmModule = await WebAssembly.compile(bytes);
     return { wasmModule, guestTexts, privateNetworks: this.#privateNetworks };
   }
@@ -254,4 +255,13 @@ function placeOf(message: string, stack: string, sourceMap: string): SourceProbl
     }
   }
   return { file: "", line: 0, column: 0, message };
+}
+
+/** The engine that the bundle comes with (`scripts/optimize-engine.mjs`), else that of the package. */
+function enginePath(): string {
+  const optimized = ["./engine.wasm", "../../bundle/engine.wasm"]
+    .map((path) => fileURLToPath(new URL(path, import.meta.url)))
+    .find(existsSync);
+  const { resolve } = createRequire(import.meta.url);
+  return optimized ?? resolve("@jitl/quickjs-wasmfile-release-sync/wasm");
 }
