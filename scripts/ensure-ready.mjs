@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const stampFile = join(root, "node_modules", ".hedgerow-ready");
-const bundlers = ["bundle", "code-cache", "optimize-engine"].map((name) =>
+const builders = ["build", "bundle", "code-cache", "optimize-engine"].map((name) =>
   join(root, `scripts/${name}.mjs`),
 );
 const installOnly = process.argv.includes("--install-only");
@@ -35,7 +35,7 @@ function lockHash() {
 
 function sourceHash() {
   const hash = createHash("sha256");
-  for (const path of bundlers) hash.update(readFileSync(path));
+  for (const path of builders) hash.update(readFileSync(path));
   for (const workspace of ["core", "server"]) {
     for (const path of buildInputs(join(root, "packages", workspace, "src"))) {
       const { mtimeMs, size } = statSync(path);
@@ -56,8 +56,7 @@ if (!installOnly) {
   sources = sourceHash();
   if (stamp.sources !== sources || !existsSync(join(root, "packages/server/dist/bundle/main.js"))) {
     if (stamp.sources === undefined) console.error("hedgerow: building");
-    run(process.execPath, [join(root, "node_modules/typescript/bin/tsc"), "-b"]);
-    run(process.execPath, [bundlers[0]]);
+    run(process.execPath, [builders[0]]);
   }
 }
 if (stamp.lock !== lock || stamp.sources !== sources) {
