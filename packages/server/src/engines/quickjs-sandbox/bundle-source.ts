@@ -1,5 +1,6 @@
 import { build, type Message, type Plugin } from "esbuild";
 import type { SourceFiles, SourceProblem } from "../../transformations/sandbox.ts";
+import { fixHelpers } from "./bundler-helpers.ts";
 import { esbuildService } from "./esbuild-service.ts";
 import { findEntry, loaderOf, plainPath } from "./find-entry.ts";
 import { resolvePackage, resolvePath } from "./resolve-package.ts";
@@ -79,6 +80,9 @@ const RENAMED_CLASS = /^ *(?:var )?[\w$]+ = class _([\w$]+)(?: extends [\w$.]+)?
 const LAST_MATCH =
   /\bRegExp\s*(?:\.\s*|\[\s*["'])(?:\$[1-9&_`'+]|lastMatch|lastParen|leftContext|rightContext|input\b)/;
 
+/** How the bundler names a file before its code. */
+const FIRST_MODULE = /^\/\/ (?:source|guest-module):/m;
+
 const CANNOT_IMPORT = "Cannot import ";
 const SCRIPT = /\.[cm]?js$/;
 /** How the guest is asked for a package that is not here. */
@@ -151,7 +155,7 @@ async function bundleFrom(
     const parameters = "exports, module, require, require_guest, __expose";
     return {
       kind: "bundled",
-      code: `(function (${parameters}) {${before}\n${restoreNames(code, files)}\n})`,
+      code: `(function (${parameters}) {${before}\n${withFixedHelpers(restoreNames(code, files))}\n})`,
       sourceMap,
     };
   } catch (error) {
@@ -308,6 +312,12 @@ function restoreNames(code: string, files: SourceFiles): string {
     if (own.has(name)) return line;
     return `${line} static { Object.defineProperty(this, "name", { value: "${name}", configurable: true }); }`;
   });
+}
+
+/** The same with the bundler's own functions mended, which stand before the first module. */
+function withFixedHelpers(code: string): string {
+  const end = Math.max(0, code.search(FIRST_MODULE));
+  return fixHelpers(code.slice(0, end)) + code.slice(end);
 }
 
 /** A message in terms of the given files: what is put before and after the main file is not theirs. */

@@ -56,6 +56,10 @@ delete scope["__bridge"];
 
 const { parse, stringify } = JSON;
 const { now } = Date;
+const { isArray } = Array;
+const { keys: keysOf, isExtensible, isFrozen } = Object;
+const { setPrototypeOf, defineProperty, deleteProperty, getOwnPropertyDescriptor, ownKeys } =
+  Reflect;
 const { join } = Array.prototype;
 const { apply } = Reflect;
 const { bind } = Function.prototype;
@@ -65,8 +69,38 @@ const run = globalThis.eval;
 const settlers = new Map<number, { resolve: AnyFunction; reject: AnyFunction }>();
 let asked = 0;
 
+const ROOT = Object.prototype as unknown as Record<PropertyKey, unknown>;
+const LIST_ROOT = Array.prototype as unknown as { toJSON?: unknown };
+/** How deep what the guest says nests, of its own. */
+const MAX_OWN_DEPTH = 20;
+
+/** JSON of what the guest says: in it, a `toJSON` that code gives to all objects or lists is no one's. */
+function write(value: unknown): string {
+  return stringify(LIST_ROOT.toJSON === undefined ? value : bare(value, 0)) ?? "null";
+}
+
+/** Lists and objects without a prototype; those that write their JSON themselves as they are. */
+function bare(value: unknown, depth: number): unknown {
+  if (typeof value !== "object" || value === null || depth > MAX_OWN_DEPTH) return value;
+  const { toJSON } = value as { toJSON?: unknown };
+  if (toJSON !== LIST_ROOT.toJSON && toJSON !== ROOT["toJSON"]) return value;
+  const copy = without(isArray(value) ? [] : {}) as Record<string, unknown>;
+  const keys = keysOf(value);
+  for (let at = 0; at < keys.length; at += 1) {
+    const key = keys[at] as string;
+    copy[key] = bare((value as Record<string, unknown>)[key], depth + 1);
+  }
+  return copy;
+}
+
+/** The same object without a prototype: what code gives to all objects is not taken for its own. */
+function without<T extends object>(object: T): T {
+  setPrototypeOf(object, null);
+  return object;
+}
+
 function call(op: string, argument: unknown): Json {
-  const answer = bridge.call(op, stringify(argument) ?? "null");
+  const answer = bridge.call(op, write(argument));
   if (answer === undefined || answer === "") return undefined;
   if (answer.charCodeAt(0) === 33) throw errorOf(answer.slice(1));
   return parse(answer);
@@ -84,7 +118,7 @@ function errorOf(text: string): Error {
 function ask(op: string, argument: unknown): Promise<Json> {
   asked += 1;
   const id = asked;
-  const answer = bridge.call("ask", stringify([id, op, argument]));
+  const answer = bridge.call("ask", write([id, op, argument]));
   if (answer !== undefined && answer.charCodeAt(0) === 33) {
     return Promise.reject(errorOf(answer.slice(1)));
   }
@@ -186,7 +220,7 @@ function describeError(error: Error): string {
 const MAX_LINE = 8_000;
 let isLogFull = false;
 
-function write(level: string, values: unknown[]): void {
+function log(level: string, values: unknown[]): void {
   if (isLogFull) {
     bridge.call("log", "");
     return;
@@ -196,7 +230,7 @@ function write(level: string, values: unknown[]): void {
     typeof first === "string" && values.length > 1
       ? format(values)
       : values.map((value) => show(value)).join(" ");
-  isLogFull = bridge.call("log", stringify([level, text.slice(0, MAX_LINE)])) === "full";
+  isLogFull = bridge.call("log", write([level, text.slice(0, MAX_LINE)])) === "full";
 }
 
 /** Fills the placeholders of the first text, as consoles do. */
@@ -220,7 +254,7 @@ function format(values: unknown[]): string {
 const writeAs =
   (level: string): AnyFunction =>
   (...values) =>
-    write(level, values);
+    log(level, values);
 
 const timesByLabel = new Map<string, number>();
 const countsByLabel = new Map<string, number>();
@@ -231,22 +265,22 @@ const console = {
   trace: writeAs("debug"),
   warn: writeAs("warn"),
   error: writeAs("error"),
-  dir: (value: unknown) => write("log", [value]),
-  table: (value: unknown) => write("log", [value]),
+  dir: (value: unknown) => log("log", [value]),
+  table: (value: unknown) => log("log", [value]),
   assert(condition: unknown, ...values: unknown[]) {
-    if (!condition) write("error", ["Assertion failed:", ...values]);
+    if (!condition) log("error", ["Assertion failed:", ...values]);
   },
   group: writeAs("log"),
   groupEnd() {},
   count(label = "default") {
     countsByLabel.set(label, (countsByLabel.get(label) ?? 0) + 1);
-    write("log", [`${label}: ${countsByLabel.get(label)}`]);
+    log("log", [`${label}: ${countsByLabel.get(label)}`]);
   },
   time(label = "default") {
     timesByLabel.set(label, now());
   },
   timeEnd(label = "default") {
-    write("log", [`${label}: ${now() - (timesByLabel.get(label) ?? now())}ms`]);
+    log("log", [`${label}: ${now() - (timesByLabel.get(label) ?? now())}ms`]);
   },
 };
 
@@ -317,7 +351,7 @@ function fire(id: number): void {
 }
 
 function complain(error: unknown): void {
-  write("error", [`Uncaught ${describeThrown(error)}`]);
+  log("error", [`Uncaught ${describeThrown(error)}`]);
 }
 
 function isThenable(value: unknown): value is PromiseLike<unknown> {
@@ -336,9 +370,38 @@ function part(name: string): Exports {
   if (known !== undefined) return known;
   const text = bridge.call("part", name);
   if (text === undefined || text === "") throw new Error(`There is no part ${name}`);
-  const made = (run(text) as (core: unknown) => Exports)(core);
+  const made = withPlainRoot(() => (run(text) as (core: unknown) => Exports)(core));
   parts.set(name, made);
   return made;
+}
+
+const rootKeys = without({}) as Record<PropertyKey, boolean>;
+for (const key of ownKeys(ROOT)) rootKeys[key] = true;
+
+/** Does work as if code had added nothing to all objects meanwhile. */
+function withPlainRoot<T>(work: () => T): T {
+  const added = newList<[PropertyKey, PropertyDescriptor]>();
+  const keys = isExtensible(ROOT) ? ownKeys(ROOT) : newList<PropertyKey>();
+  for (let at = 0; at < keys.length; at += 1) {
+    const key = keys[at] as PropertyKey;
+    if (rootKeys[key]) continue;
+    const property = without(getOwnPropertyDescriptor(ROOT, key) as PropertyDescriptor);
+    if (deleteProperty(ROOT, key)) added[added.length] = [key, property];
+  }
+  try {
+    return work();
+  } finally {
+    for (let at = 0; at < added.length; at += 1) {
+      const one = added[at] as [PropertyKey, PropertyDescriptor];
+      defineProperty(ROOT, one[0], one[1]);
+    }
+  }
+}
+
+/** Gives an object a property of its own, free to be changed, whatever all objects have by that name. */
+function put(target: object, name: PropertyKey, value: unknown, enumerable = false): void {
+  const property = { value, writable: true, configurable: true, enumerable };
+  defineProperty(target, name, without(property));
 }
 
 function textOf({ buffer, byteOffset, byteLength }: Uint8Array, encoding: string): string {
@@ -346,30 +409,30 @@ function textOf({ buffer, byteOffset, byteLength }: Uint8Array, encoding: string
   return parse(bridge.text(bytes, encoding));
 }
 
-const core = { call, ask, part, show, format, describeThrown, errorOf, textOf };
+const core = { call, ask, part, put, show, format, describeThrown, errorOf, textOf };
 
 function define(name: string, value: unknown): void {
-  Object.defineProperty(globalThis, name, {
-    value,
-    writable: true,
-    configurable: true,
-    enumerable: false,
-  });
+  put(globalThis, name, value);
 }
 
-function defineLater(target: object, name: string, read: () => unknown): void {
-  Object.defineProperty(target, name, {
+/** A property that is made when it is first asked for. */
+function defineLater(target: object, name: string, read: () => unknown, enumerable = false): void {
+  const fix = (value: unknown) =>
+    defineProperty(target, name, without({ value, writable: true, configurable: true }));
+  /** Where the target was frozen before. */
+  let kept: { readonly value: unknown } | undefined;
+  const property = {
     get() {
+      if (kept !== undefined) return kept.value;
       const value = read();
-      Object.defineProperty(target, name, { value, writable: true, configurable: true });
+      if (!fix(value)) kept = { value };
       return value;
     },
-    set(value: unknown) {
-      Object.defineProperty(target, name, { value, writable: true, configurable: true });
-    },
+    set: (value: unknown) => void fix(value),
     configurable: true,
-    enumerable: false,
-  });
+    enumerable,
+  };
+  defineProperty(target, name, without(property));
 }
 
 /** A method that QuickJS answers without regard to languages, or not at all. */
@@ -530,8 +593,7 @@ function completeDates(name: "toString" | "toTimeString"): void {
 
 /** What V8 offers to classes of errors. */
 function captureStackTrace(target: object): void {
-  const { stack } = new Error();
-  Object.defineProperty(target, "stack", { value: stack, writable: true, configurable: true });
+  put(target, "stack", new Error().stack);
 }
 
 /**
@@ -631,14 +693,15 @@ function absentPackage(name: string, member: string): unknown {
     if (key === "then" || key === "__esModule") return undefined;
     return absentPackage(name, member === "" || member === "default" ? key : `${member}.${key}`);
   };
-  return new Proxy(function absent() {}, {
+  const traps = {
     get,
     // Bundlers read what they import as a whole through an object made of its prototype. That has an
     // ordinary one, so that whoever looks along all of them comes to an end.
-    getPrototypeOf: () => new Proxy({}, { get }),
+    getPrototypeOf: () => new Proxy({}, without({ get })),
     apply: use,
     construct: use,
-  });
+  };
+  return new Proxy(function absent() {}, without(traps));
 }
 
 interface BufferOptions {
@@ -869,7 +932,7 @@ function load(code: unknown): string {
     return "";
   } catch (error) {
     const stack = error instanceof Error && typeof error.stack === "string" ? error.stack : "";
-    return stringify([describeThrown(error).slice(0, 4_000), stack]);
+    return write([describeThrown(error).slice(0, 4_000), stack]);
   }
 }
 
@@ -878,8 +941,9 @@ function findExports(code: unknown): void {
   const exported: Exports = {};
   const module: { exports: unknown } = { exports: exported };
   let named: Exports = {};
-  const before = new Set(Object.keys(globalThis));
-  Reflect.apply(code as AnyFunction, globalThis, [
+  const before = without({}) as Record<string, boolean>;
+  for (const key of keysOf(globalThis)) before[key] = true;
+  apply(code as AnyFunction, globalThis, [
     exported,
     module,
     requireGuest,
@@ -889,19 +953,31 @@ function findExports(code: unknown): void {
     },
   ]);
   const top = module.exports;
-  const assigned: Exports = {};
-  for (const key of Object.keys(globalThis)) if (!before.has(key)) assigned[key] = scope[key];
-  const candidates: unknown[] = [top];
+  // Whatever code has done to lists and objects by now, what it offers is found.
+  const assigned = without({}) as Exports;
+  const keys = keysOf(globalThis);
+  for (let at = 0; at < keys.length; at += 1) {
+    const key = keys[at] as string;
+    if (!before[key]) assigned[key] = scope[key];
+  }
+  found = newList();
+  look(top);
   if (isContainer(top)) {
     const inner = (top as Exports)["default"];
-    candidates.push(inner);
-    if (isContainer(inner)) candidates.push((inner as Exports)["default"]);
-    if (typeof inner === "function") candidates.push(madeBy(inner));
+    look(inner);
+    if (isContainer(inner)) look((inner as Exports)["default"]);
+    if (typeof inner === "function") look(madeBy(inner));
   }
-  if (typeof top === "function") candidates.push(madeBy(top));
-  candidates.push(exported, named, assigned);
-  found = candidates.filter(isContainer) as Exports[];
+  if (typeof top === "function") look(madeBy(top));
+  look(exported);
+  look(named);
+  look(assigned);
   meta = makeMeta({ config: {}, attachments: {} });
+}
+
+/** Notes a place where what it offers may be found. */
+function look(place: unknown): void {
+  if (isContainer(place)) found[found.length] = place as Exports;
 }
 
 function isContainer(value: unknown): boolean {
@@ -911,8 +987,22 @@ function isContainer(value: unknown): boolean {
 /** A class or a function named like an entry point may stand for the whole: `export default function processEvent`. */
 function madeBy(value: unknown): Exports {
   // The bundler numbers names that are there already.
-  const name = (value as { name: string }).name.replace(/\d+$/, "");
-  return NAMES.includes(name) ? { [name]: value } : {};
+  const { name } = value as { name: string };
+  for (let at = 0; at < NAMES.length; at += 1) {
+    const known = NAMES[at] as string;
+    if (name === known || isNumbered(name, known)) return { [known]: value };
+  }
+  return {};
+}
+
+function isNumbered(name: string, known: string): boolean {
+  const { length } = known;
+  if (name.length <= length) return false;
+  for (let at = 0; at < name.length; at += 1) {
+    const sign = name[at] as string;
+    if (at < length ? sign !== known[at] : sign < "0" || sign > "9") return false;
+  }
+  return true;
 }
 
 const NAMES = [
@@ -930,19 +1020,26 @@ const NAMES = [
 ];
 
 function lookUp(name: string): unknown {
-  for (const place of found) {
-    const value = place[name];
+  for (let at = 0; at < found.length; at += 1) {
+    const value = found[at]?.[name];
     if (value !== undefined && value !== null) return value;
   }
   return undefined;
 }
 
-function method(name: string): AnyFunction | undefined {
-  for (const place of found) {
-    const value = place[name];
-    if (typeof value === "function") return (...values) => Reflect.apply(value, place, values);
+/** Where a method is found first. */
+function placeOf(name: string): Exports | undefined {
+  for (let at = 0; at < found.length; at += 1) {
+    if (typeof found[at]?.[name] === "function") return found[at];
   }
   return undefined;
+}
+
+function method(name: string): AnyFunction | undefined {
+  const place = placeOf(name);
+  if (place === undefined) return undefined;
+  const value = place[name] as AnyFunction;
+  return (...values) => apply(value, place, values);
 }
 
 function ownMembers(name: string): Exports {
@@ -952,14 +1049,26 @@ function ownMembers(name: string): Exports {
 
 /** What the transformation offers, as text. */
 function describe(): string {
-  const jobs = ownMembers("jobs");
-  const metrics: Record<string, string> = {};
-  for (const [name, kind] of Object.entries(ownMembers("metrics"))) metrics[name] = String(kind);
-  return stringify({
-    methods: NAMES.filter((name) => method(name) !== undefined),
-    jobs: Object.keys(jobs).filter((name) => typeof jobs[name] === "function"),
-    metrics,
-  });
+  const methods = newList<string>();
+  for (let at = 0; at < NAMES.length; at += 1) {
+    const name = NAMES[at] as string;
+    if (placeOf(name) !== undefined) methods[methods.length] = name;
+  }
+  const jobs = newList<string>();
+  const handlers = ownMembers("jobs");
+  const names = keysOf(handlers);
+  for (let at = 0; at < names.length; at += 1) {
+    const name = names[at] as string;
+    if (typeof handlers[name] === "function") jobs[jobs.length] = name;
+  }
+  const metrics = without({}) as Record<string, string>;
+  const kinds = ownMembers("metrics");
+  const counted = keysOf(kinds);
+  for (let at = 0; at < counted.length; at += 1) {
+    const name = counted[at] as string;
+    metrics[name] = String(kinds[name]);
+  }
+  return write(without({ methods, jobs, metrics }));
 }
 
 function makeMeta({ config, attachments }: Setup): Record<string, unknown> {
@@ -967,12 +1076,11 @@ function makeMeta({ config, attachments }: Setup): Record<string, unknown> {
   for (const [key, file] of Object.entries(attachments)) {
     const described = { content_type: file.contentType, file_name: file.fileName };
     files[key] = described;
-    defineLater(described, "contents", () => {
+    const read = () => {
       const { Buffer } = part("buffer") as { Buffer: { from(bytes: ArrayBuffer): unknown } };
       return Buffer.from(bridge.bytes(key));
-    });
-    const contents = Object.getOwnPropertyDescriptor(described, "contents") as PropertyDescriptor;
-    Object.defineProperty(described, "contents", { ...contents, enumerable: true });
+    };
+    defineLater(described, "contents", read, true);
   }
   const jobs: Record<string, unknown> = {};
   for (const name of Object.keys(ownMembers("jobs"))) jobs[name] = job(name);
@@ -1003,55 +1111,175 @@ let transformEvent: AnyFunction | undefined;
 let isUnderWay = false;
 let restoreSettings: (() => void) | null = null;
 
-/** The object that stands behind those settings that are handed out. */
-let settingsNow: object | null = null;
+/** An object of the settings, what it was before it was changed under way, and what stands for it to code. */
+interface Guarded {
+  readonly target: object;
+  kept: Record<PropertyKey, PropertyDescriptor> | null;
+}
+
+/** A member of `meta` that was put in another's place. */
+interface ChangedMember {
+  readonly key: PropertyKey;
+  readonly before: PropertyDescriptor | undefined;
+}
+
+const guardedBy = new WeakMap<object, Guarded>();
+/** What was changed since the last event or call began. */
+let changedSettings = newList<Guarded>();
+let changedMembers = newList<ChangedMember>();
+/** What stands behind `meta`. */
+let metaTarget: Record<string, unknown> = {};
 
 /**
- * The settings, whose changes are gone with the next event or call: PostHog keeps none. What
- * `setupPlugin` changes of them stays, and what is changed inside of objects that they hold.
+ * The settings, whose changes are gone with the next event or call: PostHog keeps none. That holds for
+ * objects that they were given with as well. What `setupPlugin` changes of them stays, and what
+ * objects hold that code has put there itself.
  */
-function settingsOf(settings: Record<string, Json>): Record<string, Json> {
+function settingsOf<T extends object>(settings: T): T {
+  const target = (isArray(settings) ? [] : {}) as Record<string, unknown>;
+  const keys = keysOf(settings);
+  for (let at = 0; at < keys.length; at += 1) {
+    const key = keys[at] as string;
+    const value = (settings as Record<string, unknown>)[key];
+    const isObject = typeof value === "object" && value !== null;
+    put(target, key, isObject ? settingsOf(value) : value, true);
+  }
+  return guard(target) as T;
+}
+
+function guard(target: object): object {
+  const guarded: Guarded = { target, kept: null };
   const keep = () => {
-    if (!isUnderWay || restoreSettings !== null) return;
-    if (settings !== settingsNow || Object.isFrozen(settings)) return;
-    const kept = Object.getOwnPropertyDescriptors(settings);
-    restoreSettings = () => {
-      restoreSettings = null;
-      try {
-        if (!putBack(settings, kept)) {
-          Reflect.set(meta, "config", settingsOf(Object.defineProperties({}, kept)));
-        }
-      } catch {
-        // Whoever changed what is shared here keeps its settings as they are.
-      }
-    };
+    if (!isUnderWay || guarded.kept !== null || isFrozen(target)) return;
+    guarded.kept = propertiesOf(target);
+    changedSettings[changedSettings.length] = guarded;
+    restoreSettings = restore;
   };
-  settingsNow = settings;
-  return new Proxy(settings, {
+  const proxy = new Proxy(target, guardOf(keep));
+  guardedBy.set(proxy, guarded);
+  return proxy;
+}
+
+/** Traps that are told of a key before it changes, or of none where any may. */
+function guardOf(tell: (key?: PropertyKey) => void): ProxyHandler<object> {
+  return without({
     defineProperty(target, key, property) {
-      keep();
-      return Reflect.defineProperty(target, key, property);
+      tell(key);
+      return defineProperty(target, key, without(property));
     },
     deleteProperty(target, key) {
-      keep();
-      return Reflect.deleteProperty(target, key);
+      tell(key);
+      return deleteProperty(target, key);
     },
     preventExtensions(target) {
-      keep();
+      tell();
       return Reflect.preventExtensions(target);
     },
-  });
+  } as ProxyHandler<object>);
+}
+
+/** What is of the transformation itself: it stays whatever is put in its place. */
+const OWN_MEMBER = "global";
+
+/**
+ * `meta`, whose members that come with it are there again with the next event or call whatever was put
+ * in their place, but for `global`. What code adds to it stays.
+ */
+function guardMeta(members: Record<string, unknown>): Record<string, unknown> {
+  metaTarget = members;
+  const given = without({}) as Record<PropertyKey, boolean>;
+  const names = keysOf(members);
+  for (let at = 0; at < names.length; at += 1) {
+    const name = names[at] as string;
+    given[name] = name !== OWN_MEMBER;
+  }
+  const keep = (key?: PropertyKey) => {
+    if (!isUnderWay || key === undefined || !given[key]) return;
+    for (let at = 0; at < changedMembers.length; at += 1) {
+      if (changedMembers[at]?.key === key) return;
+    }
+    const before = getOwnPropertyDescriptor(members, key);
+    changedMembers[changedMembers.length] = { key, before };
+    restoreSettings = restore;
+  };
+  return new Proxy(members, guardOf(keep)) as Record<string, unknown>;
+}
+
+function propertiesOf(object: object): Record<PropertyKey, PropertyDescriptor> {
+  const properties = without({}) as Record<PropertyKey, PropertyDescriptor>;
+  const keys = ownKeys(object);
+  for (let at = 0; at < keys.length; at += 1) {
+    const key = keys[at] as PropertyKey;
+    properties[key] = without(getOwnPropertyDescriptor(object, key) as PropertyDescriptor);
+  }
+  return properties;
+}
+
+/** Undoes what was changed of the settings. */
+function restore(): void {
+  restoreSettings = null;
+  const members = changedMembers;
+  const settings = changedSettings;
+  changedMembers = newList();
+  changedSettings = newList();
+  try {
+    let isBack = true;
+    for (let at = 0; at < members.length; at += 1) {
+      const { key, before } = members[at] as ChangedMember;
+      if (before === undefined) deleteProperty(metaTarget, key);
+      else if (!defineProperty(metaTarget, key, without(before))) isBack = false;
+    }
+    for (let at = 0; at < settings.length; at += 1) {
+      const { target, kept } = settings[at] as Guarded;
+      if (kept !== null && !putBack(target, kept)) isBack = false;
+    }
+    if (!isBack) rebuild();
+  } catch {
+    // Whoever changed what is shared here keeps its settings as they are.
+  }
+  for (let at = 0; at < settings.length; at += 1) (settings[at] as Guarded).kept = null;
+}
+
+/** Makes settings anew that were frozen. */
+function rebuild(): void {
+  const config = madeAnew(metaTarget["config"]);
+  if (!Reflect.set(metaTarget, "config", config)) {
+    meta = guardMeta(Object.assign({}, metaTarget, { config }));
+    givenArguments[1] = meta;
+  }
+}
+
+/** The same with other objects behind it, as they were before they were changed. */
+function madeAnew(value: unknown): unknown {
+  const guarded = typeof value === "object" && value !== null ? guardedBy.get(value) : undefined;
+  if (guarded === undefined) return value;
+  const properties = guarded.kept ?? propertiesOf(guarded.target);
+  const target = isArray(guarded.target) ? [] : {};
+  const keys = ownKeys(properties);
+  for (let at = 0; at < keys.length; at += 1) {
+    const key = keys[at] as PropertyKey;
+    const property = properties[key] as PropertyDescriptor;
+    if ("value" in property) property.value = madeAnew(property.value);
+    defineProperty(target, key, property);
+  }
+  return guard(target);
 }
 
 /** False where an object was fixed in a way that it cannot be as it was. */
 function putBack(object: object, kept: Record<PropertyKey, PropertyDescriptor>): boolean {
-  if (!Object.isExtensible(object)) return false;
+  if (!isExtensible(object)) return false;
   let isBack = true;
-  for (const key of Reflect.ownKeys(object)) {
-    if (!Reflect.deleteProperty(object, key)) isBack = false;
+  const now = ownKeys(object);
+  for (let at = 0; at < now.length; at += 1) {
+    const key = now[at] as PropertyKey;
+    // That of a list cannot be deleted, and is set behind its items.
+    if (key === "length" && isArray(object)) continue;
+    if (!deleteProperty(object, key)) isBack = false;
   }
-  for (const key of Reflect.ownKeys(kept)) {
-    if (!Reflect.defineProperty(object, key, kept[key] as PropertyDescriptor)) isBack = false;
+  const before = ownKeys(kept);
+  for (let at = 0; at < before.length; at += 1) {
+    const key = before[at] as PropertyKey;
+    if (!defineProperty(object, key, kept[key] as PropertyDescriptor)) isBack = false;
   }
   return isBack;
 }
@@ -1060,8 +1288,8 @@ function putBack(object: object, kept: Record<PropertyKey, PropertyDescriptor>):
 function setUp(text: string): void {
   const setup = parse(text) as Setup;
   siteUrl = setup.siteUrl ?? "";
-  meta = makeMeta({ ...setup, config: settingsOf({ ...setup.config }) });
-  const single = found.find((place) => typeof place["processEvent"] === "function");
+  meta = guardMeta(makeMeta({ ...setup, config: settingsOf(setup.config) }));
+  const single = placeOf("processEvent");
   const batch = method("processEventBatch");
   if (single !== undefined) {
     // Bound once: to apply it to each event costs twice as much as to call it.
@@ -1085,11 +1313,11 @@ function report(name: string, work: () => unknown): void {
       fail(error);
       return;
     }
-    bridge.call("done", `${stringify([name, true, null]).slice(0, -5)}${text ?? "null"}]`);
+    bridge.call("done", `${write([name, true, null]).slice(0, -5)}${text ?? "null"}]`);
   };
   const fail = (error: unknown) => {
     const isRetry = error instanceof RetryError || (error as Error | null)?.name === "RetryError";
-    bridge.call("done", stringify([name, false, describeThrown(error).slice(0, 4_000), isRetry]));
+    bridge.call("done", write([name, false, describeThrown(error).slice(0, 4_000), isRetry]));
   };
   try {
     const answer = work();
@@ -1417,7 +1645,7 @@ function invoke(text: string): void {
       case "onEvent":
         return method("onEvent")?.(event, meta);
       case "exportEvents": {
-        const { exportEventsToIgnore: ignored } = meta["config"] as Record<string, Json>;
+        const ignored = (meta["config"] as Record<string, Json> | null)?.["exportEventsToIgnore"];
         const names = typeof ignored === "string" ? ignored.split(",") : [];
         if (names.some((one) => one.trim() === event["event"])) return undefined;
         return method("exportEvents")?.([event], meta);

@@ -30,7 +30,7 @@ export function makePart(core: GuestCore): Record<string, unknown> {
         ask(kind, this.#settings, "resolvedOptions", []);
         if (bound !== null) {
           const format = (...values: Values) => ask(kind, this.#settings, bound, values.map(plain));
-          Object.defineProperty(this, bound, { value: format, configurable: true });
+          core.put(this, bound, format);
         }
       }
       static supportedLocalesOf(locales: unknown): unknown {
@@ -62,9 +62,10 @@ export function makePart(core: GuestCore): Record<string, unknown> {
     // These two may be called without `new`.
     if (kind !== "DateTimeFormat" && kind !== "NumberFormat" && kind !== "Collator")
       return Formatter;
-    return new Proxy(Formatter, {
+    const traps: ProxyHandler<typeof Formatter> = {
       apply: (target, _self, [locales, options]) => new target(locales, options),
-    });
+    };
+    return new Proxy(Formatter, Object.setPrototypeOf(traps, null));
   }
 
   function plainOptions(options: unknown): unknown {
@@ -82,7 +83,7 @@ export function makePart(core: GuestCore): Record<string, unknown> {
       >;
       this.#tag = String(this.#fields["tag"]);
       for (const [name, value] of Object.entries(this.#fields)) {
-        if (name !== "tag") Object.defineProperty(this, name, { value, enumerable: false });
+        if (name !== "tag") core.put(this, name, value);
       }
     }
     toString(): string {

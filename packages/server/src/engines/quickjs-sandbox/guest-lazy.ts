@@ -192,11 +192,12 @@ class Traps implements ProxyHandler<Plain> {
   getOwnPropertyDescriptor(target: Plain, key: PropertyKey): PropertyDescriptor | undefined {
     if (!isOwn(this as unknown as LazyObject, key)) return getOwnPropertyDescriptor(target, key);
     const value = this.get(target, key, target);
-    return { value, writable: true, enumerable: true, configurable: true };
+    return plainProperty(value);
   }
 
   defineProperty(target: Plain, key: PropertyKey, descriptor: PropertyDescriptor): boolean {
     settle(this as unknown as LazyObject, target);
+    setPrototypeOf(descriptor, null);
     return defineProperty(target, key, descriptor);
   }
 
@@ -366,9 +367,16 @@ function plainOf(lazy: LazyObject): Plain {
   return parse(line.substring(start, last + 1));
 }
 
+/** Without a prototype: code may have given all objects a `get`. */
+function plainProperty(value: unknown): PropertyDescriptor {
+  const property = { value, writable: true, enumerable: true, configurable: true };
+  setPrototypeOf(property, null);
+  return property;
+}
+
 function put(target: Plain, key: PropertyKey, value: unknown): void {
   if (key in target) {
-    defineProperty(target, key, { value, writable: true, enumerable: true, configurable: true });
+    defineProperty(target, key, plainProperty(value));
   } else target[key] = value;
 }
 

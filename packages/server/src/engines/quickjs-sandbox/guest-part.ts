@@ -5,6 +5,8 @@ export interface GuestCore {
   /** Asks the host, which answers later. */
   ask(op: string, argument: unknown): Promise<unknown>;
   part(name: string): Record<string, unknown>;
+  /** Gives an object a property of its own, which may be changed and is listed only on request. */
+  put(target: object, name: PropertyKey, value: unknown, enumerable?: boolean): void;
   show(value: unknown, depth?: number): string;
   format(values: unknown[]): string;
   describeThrown(thrown: unknown): string;

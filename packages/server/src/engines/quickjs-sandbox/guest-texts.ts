@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import { fixHelpers } from "./bundler-helpers.ts";
 import { esbuildService } from "./esbuild-service.ts";
 
 /** What runs inside of the sandbox before any transformation, as scripts. */
@@ -22,7 +23,7 @@ export async function loadGuestTexts(): Promise<GuestTexts> {
   const texts = await (isBundled() ? readTexts(names) : buildTexts(names));
   const [core = "", ...parts] = texts;
   const body = (text: string) =>
-    `var module = { exports: {} }, exports = module.exports;\n${text}\n`;
+    `var module = { exports: {} }, exports = module.exports;\n${fixHelpers(text)}\n`;
   return {
     core: `(function () {${body(core)}})();`,
     parts: Object.fromEntries(

@@ -320,7 +320,7 @@ export function makePart(core: GuestCore): Record<string, unknown> {
     constructor(message = "", name = "Error") {
       super(message);
       this.code = EXCEPTION_CODES[name] ?? 0;
-      Object.defineProperty(this, "name", { value: name, configurable: true, writable: true });
+      core.put(this, "name", name);
     }
   }
 
@@ -668,7 +668,7 @@ export function makePart(core: GuestCore): Record<string, unknown> {
     readonly type = "system";
     constructor(message?: string) {
       super(message);
-      Object.defineProperty(this, "name", { value: "FetchError", configurable: true });
+      core.put(this, "name", "FetchError");
     }
   }
 
@@ -758,12 +758,10 @@ export function makePart(core: GuestCore): Record<string, unknown> {
     seen.set(value, made);
     if (Array.isArray(value)) made["length"] = value.length;
     for (const key of Object.keys(value)) {
-      Object.defineProperty(made, key, {
-        value: copy((value as Record<string, unknown>)[key], seen),
-        writable: true,
-        enumerable: true,
-        configurable: true,
-      });
+      const item = copy((value as Record<string, unknown>)[key], seen);
+      // What all objects have by that name may not be written over.
+      if (key in made) core.put(made, key, undefined, true);
+      made[key] = item;
     }
     return made;
   }

@@ -463,16 +463,19 @@ describe("what the service is told", () => {
   });
 
   it.each([
-    ["texts", "'x'"],
-    ["nothing", "undefined"],
-    ["lists", "{ methods: 5, jobs: { length: 1 }, metrics: null }"],
-    ["errors", "null; throw 1"],
-  ])("[TS-33] is refused where a source tampers with what it offers: %s", async (_what, value) => {
+    ["texts", "return 'x'"],
+    ["nothing", "return undefined"],
+    ["lists", "return { methods: 5, jobs: { length: 1 }, metrics: null }"],
+    ["errors", "throw 1"],
+  ])("[TS-33] is what a source offers, however it tampers with JSON: %s", async (_what, body) => {
     const outcome = await sandbox.compile({
-      "index.js": `Object.prototype.toJSON = Array.prototype.toJSON = () => ${value};
-        export const processEvent = (e) => e`,
+      "index.js": `Object.prototype.toJSON = Array.prototype.toJSON = () => { ${body} };
+        export const jobs = { later() {} }, metrics = { seen: "sum" }, processEvent = (e) => e`,
     });
-    expect(outcome).toMatchObject({ kind: "refused", problems: [{ file: expect.anything() }] });
+    expect(outcome).toMatchObject({
+      kind: "compiled",
+      program: { methods: ["processEvent"], jobs: ["later"], metrics: { seen: "sum" } },
+    });
   });
 
   it("[TS-33] comes to an end where a machine never gets on, each event of it by itself", async () => {

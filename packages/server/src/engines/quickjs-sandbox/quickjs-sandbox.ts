@@ -208,7 +208,8 @@ export class QuickJsSandbox implements Sandbox {
   }
 }
 
-const UNREADABLE = "what it offers cannot be read";
+const UNREADABLE =
+  "what it offers cannot be read: it changes what all objects or lists have in common (Object.prototype, Array.prototype, JSON) in a way that nothing can be read any more";
 
 function readJson(text: string): Json {
   try {

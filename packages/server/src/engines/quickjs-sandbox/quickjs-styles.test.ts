@@ -241,6 +241,55 @@ describe("sources of published transformations", () => {
     expect(await propertiesAfter(sandbox, source)).toEqual({ seen: expected });
   });
 
+  it.each([
+    ["a number", "Object.prototype.foo = 1"],
+    [
+      "a getter that throws",
+      "Object.defineProperty(Object.prototype, 'bar', { get() { throw 1 }, enumerable: true })",
+    ],
+    ["what properties are defined by", "Object.prototype.get = Object.prototype.set = () => 1"],
+    ["that and no function", "Object.prototype.get = Object.prototype.value = 1"],
+    [
+      "names of options",
+      "for (const name of ['method', 'default', 'stream', 'length', 'key']) Object.prototype[name] = 7",
+    ],
+    ["methods of lists and texts", "Array.prototype.last = String.prototype.hi = () => 1"],
+    ["JSON of lists", "Array.prototype.toJSON = function () { return [...this].join() }"],
+    ["JSON", "Object.prototype.toJSON = function () { return this }"],
+    ["nothing, for ever", "Object.freeze(Object.prototype); Object.freeze(Array.prototype)"],
+    ["nothing, and freezes all globals", "Object.freeze(globalThis)"],
+    [
+      "polyfills",
+      "const { map } = Array.prototype; Array.prototype.map = function (...values) { return map.apply(this, values) }; Array.prototype.filter = undefined",
+    ],
+  ])("[TS-1] runs sources that give all objects %s", async (_what, tamper) => {
+    const uses = `
+      import * as parts from "./parts"; import { processEvent as inner } from "./inner.cjs";
+      export const jobs = { later() {} };
+      export async function processEvent(event, { config, cache, storage, jobs }) {
+        await storage.set("k", { a: "b" }); await cache.lpush("l", ["a"]); await jobs.later({ a: 1 }).runNow();
+        event.properties = { seen: [
+          config.a, (await storage.get("k")).a, Buffer.from("aGk", "base64").toString(), new URL("/a?b=1", "http://x.y").search,
+          require("crypto").createHash("md5").update("a").digest("hex"), new Intl.NumberFormat("de").format(1234.5), (0.5).toLocaleString("de"),
+          structuredClone({ foo: { get: 2 } }).foo.get, require("util").format("%s", "x"), require("zlib").gunzipSync(require("zlib").gzipSync("x")).toString(),
+          new TextDecoder().decode(new TextEncoder().encode("ü")), new Headers({ a: "b" }).get("a"), await new Promise((done) => setTimeout(done, 1, "late")),
+          parts.one, inner(1), event.event,
+        ].join("|") };
+        event.properties.foo = 2; event.properties.get = Object.getOwnPropertyDescriptor(event, "event").value; event.get = undefined; delete event.get;
+        return event;
+      }`;
+    const files = (before: string) => ({
+      "index.js": `import "./before"; ${uses}`,
+      "before.js": `${before}; export {}`,
+      "parts.js": "export const one = 1, two = 2",
+      "inner.cjs": "exports.processEvent = (value) => value + 1",
+    });
+    const settings = { config: { a: 1 } };
+    const expected = await propertiesAfter(sandbox, files(""), settings);
+    expect(expected).toMatchObject({ foo: 2, get: "event 0" });
+    expect(await propertiesAfter(sandbox, files(tamper), settings)).toEqual(expected);
+  });
+
   it("[TS-17] keeps the names of classes that mention themselves, in every file", async () => {
     const own = (name: string) =>
       `class ${name} extends Error { constructor() { super(); Object.setPrototypeOf(this, ${name}.prototype); this.name = this.constructor.name } }`;
@@ -396,6 +445,73 @@ describe("sources of published transformations", () => {
       );
       await instance.stop();
     }
+  });
+
+  it.each([
+    ["takes them away", "meta.config = null"],
+    ["deletes them", "delete meta.config"],
+    ["puts others in their place", "meta.config = { key: 'other' }; meta.config.key = 'third'"],
+    ["changes them and takes them away", "meta.config.key = 1; meta.config = 7"],
+    ["adds to a list of them", "meta.config.list.push(3); meta.config.list[0] = 9"],
+    ["empties a list of them", "meta.config.list.length = 0"],
+    ["orders a list of them", "meta.config.list.reverse(); meta.config.list.name = 1"],
+    ["changes what is inside of them", "meta.config.deep.in.side = 2; delete meta.config.deep.b"],
+    ["puts objects in their place", "meta.config.deep = { in: 1 }; meta.config.deep.in = 2"],
+    [
+      "freezes what is inside of them",
+      "Object.freeze(meta.config.deep.in); meta.config.deep.b = 3",
+    ],
+    [
+      "freezes all",
+      "Object.freeze(meta.config.list).name; Object.freeze(meta.config.deep.in); Object.freeze(meta.config.deep); Object.freeze(meta.config); Object.freeze(meta)",
+    ],
+    ["takes other members away", "meta.storage = meta.cache = null; delete meta.jobs"],
+  ])("[TS-12] gives each event the settings as they are after one that %s", async (_what, deed) => {
+    for (const pause of ["", "await null;"]) {
+      const instance = await startSource(
+        sandbox,
+        `export function setupPlugin(meta) { meta.mine = { count: 0 } }
+        export async function processEvent(event, meta) {
+          const seen = JSON.stringify([meta.config, typeof meta.storage.get, typeof meta.cache.get, typeof meta.jobs, meta.config.list.length]);
+          const count = ++meta.mine.count; meta.global = { count: (meta.global.count ?? 0) + 1 };
+          const globalCount = meta.global.count;
+          ${deed}; ${pause}
+          event.properties = { seen, count, globalCount };
+          return event;
+        }`,
+        { config: { key: "secret", list: [1, 2], deep: { in: { side: 1 }, b: [] } } },
+      );
+      const outcomes = [
+        ...(await instance.transform(sampleEvents(3))),
+        ...(await instance.transform(sampleEvents(1))),
+      ];
+      const seen =
+        '[{"key":"secret","list":[1,2],"deep":{"in":{"side":1},"b":[]}},"function","function","object",2]';
+      expect(outcomes.map(readOutcome)).toEqual(
+        [1, 2, 3, 4].map((count) => ({ seen, count, globalCount: count })),
+      );
+      await instance.stop();
+    }
+  });
+
+  it("[TS-12] keeps what setupPlugin makes of settings, and what is changed inside of that", async () => {
+    const instance = await startSource(
+      sandbox,
+      `export function setupPlugin(meta) {
+        meta.config.seen = new Set(); meta.config.list.push("b"); meta.config = { ...meta.config, own: [] };
+      }
+      export function processEvent(event, { config }) {
+        config.seen.add(event.event); config.own.push(1); config.list.push("c");
+        event.properties = { seen: [...config.seen], own: config.own.length, list: [...config.list] };
+        return event;
+      }`,
+      { config: { list: ["a"] } },
+    );
+    expect((await instance.transform(sampleEvents(2))).map(readOutcome)).toEqual([
+      { seen: ["event 0"], own: 1, list: ["a", "b", "c"] },
+      { seen: ["event 0", "event 1"], own: 2, list: ["a", "b", "c"] },
+    ]);
+    await instance.stop();
   });
 
   it("[TS-12] leaves settings frozen that setupPlugin froze, and survives who tampers with how they come back", async () => {
