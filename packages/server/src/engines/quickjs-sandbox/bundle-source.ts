@@ -3,6 +3,7 @@ import type { SourceFiles, SourceProblem } from "../../transformations/sandbox.t
 import { fixHelpers } from "./bundler-helpers.ts";
 import { esbuildService } from "./esbuild-service.ts";
 import { findEntry, loaderOf, plainPath } from "./find-entry.ts";
+import { CONSTANT_HOLDER, deferAssignments, isLateAssignment } from "./late-assignments.ts";
 import { resolvePackage, resolvePath } from "./resolve-package.ts";
 
 /** What a source becomes before it is run: the text of one function expression, and where it came from. */
@@ -72,6 +73,8 @@ const MAX_SOURCE_LENGTH = 8_000_000;
 const MAX_CODE_LENGTH = 4_000_000;
 const MAX_FILES = 2_000;
 const MAX_PROBLEMS = 20;
+/** So often a source is bundled again with constants that are assigned to, so many at a time. */
+const MAX_ROUNDS = 50;
 /** How deep brackets may nest in a file: deeper ones exhaust the stack of whoever parses them. */
 const MAX_NESTING = 2_000;
 /** How the bundler writes a class that it renamed. */
@@ -111,6 +114,12 @@ export class SourceBundler {
   }
 }
 
+/** A source that the bundler does not take. */
+interface NotBundled {
+  readonly kind: "failed";
+  readonly messages: readonly Message[];
+}
+
 /** @param scripts what files are read as that are called JavaScript */
 async function bundleFrom(
   files: SourceFiles,
@@ -118,6 +127,33 @@ async function bundleFrom(
   library: string | null,
   scripts: "jsx" | "ts",
 ): Promise<Bundle> {
+  const first = await bundleOnce(files, main, library, scripts);
+  if (first.kind !== "failed") return first;
+  const placeOf = (message: Message) => placeIn(message, files, library, main);
+  for (const isShorthand of first.messages.some(isLateAssignment) ? [false, true] : []) {
+    let later: SourceFiles | null = files;
+    let outcome: Bundle | NotBundled = first;
+    for (let round = 0; round < MAX_ROUNDS && outcome.kind === "failed"; round += 1) {
+      later = deferAssignments(later, outcome.messages, placeOf, isShorthand);
+      if (later === null) break;
+      outcome = await bundleOnce(later, main, library, scripts);
+    }
+    if (outcome.kind !== "failed") return outcome;
+  }
+  return {
+    kind: "refused",
+    problems: first.messages
+      .slice(0, MAX_PROBLEMS)
+      .map((message) => describe(message, files, library, main)),
+  };
+}
+
+async function bundleOnce(
+  files: SourceFiles,
+  main: string,
+  library: string | null,
+  scripts: "jsx" | "ts",
+): Promise<Bundle | NotBundled> {
   try {
     const result = await esbuildService.run(() =>
       build({
@@ -152,7 +188,7 @@ async function bundleFrom(
       return refuse({ file: main, line: 0, column: 0, message: "the bundled source is too large" });
     }
     const before = LAST_MATCH.test(code) ? 'require_guest("last-match");' : "";
-    const parameters = "exports, module, require, require_guest, __expose";
+    const parameters = `exports, module, require, require_guest, __expose, ${CONSTANT_HOLDER}`;
     return {
       kind: "bundled",
       code: `(function (${parameters}) {${before}\n${withFixedHelpers(restoreNames(code, files))}\n})`,
@@ -160,14 +196,7 @@ async function bundleFrom(
     };
   } catch (error) {
     const messages = (error as { errors?: readonly Message[] }).errors;
-    if (messages !== undefined && messages.length > 0) {
-      return {
-        kind: "refused",
-        problems: messages
-          .slice(0, MAX_PROBLEMS)
-          .map((message) => describe(message, files, library, main)),
-      };
-    }
+    if (messages !== undefined && messages.length > 0) return { kind: "failed", messages };
     // The bundler's process ended again and again, be it for another source that it choked on.
     return refuse({ file: main, line: 0, column: 0, message: "the source cannot be bundled" });
   }
@@ -320,23 +349,37 @@ function withFixedHelpers(code: string): string {
   return fixHelpers(code.slice(0, end)) + code.slice(end);
 }
 
+/** Which of the given files a message is of, and where: the library stands before the main file. */
+function placeIn(
+  { location }: Message,
+  files: SourceFiles,
+  library: string | null,
+  main: string,
+): { readonly file: string; readonly line: number } | undefined {
+  if (location === null) return undefined;
+  const file = location.file.replace(new RegExp(`^(?:${SOURCES}|${MODULES}):`), "");
+  const { line } = location;
+  if (file !== main || library === null) return { file, line };
+  const before = (files[library] ?? "").split("\n").length;
+  return line <= before ? { file: library, line } : { file, line: line - before };
+}
+
 /** A message in terms of the given files: what is put before and after the main file is not theirs. */
 function describe(
-  { text, location }: Message,
+  message: Message,
   files: SourceFiles,
   library: string | null,
   main: string,
 ): SourceProblem {
-  if (location === null) return { file: "", line: 0, column: 0, message: text };
-  const file = location.file.replace(new RegExp(`^(?:${SOURCES}|${MODULES}):`), "");
-  const { line } = location;
-  const column = location.column + 1;
-  if (file !== main) return { file, line, column, message: text };
-  const before = library === null ? 0 : (files[library] ?? "").split("\n").length;
-  if (library !== null && line <= before) return { file: library, line, column, message: text };
-  const lines = (files[main] ?? "").split("\n");
-  const own = line - before;
-  if (own <= lines.length) return { file, line: own, column, message: text };
+  const { text, location } = message;
+  const place = placeIn(message, files, library, main);
+  if (location === null || place === undefined)
+    return { file: "", line: 0, column: 0, message: text };
+  const { file, line } = place;
+  // Columns are counted in bytes.
+  const column = Buffer.from(location.lineText).subarray(0, location.column).toString().length + 1;
+  const lines = (files[file] ?? "").split("\n");
+  if (file !== main || line <= lines.length) return { file, line, column, message: text };
   // Something is open at the end of the file.
   return {
     file,

@@ -951,6 +951,7 @@ function findExports(code: unknown): void {
     (values: Exports) => {
       named = values;
     },
+    constantOf,
   ]);
   const top = module.exports;
   // Whatever code has done to lists and objects by now, what it offers is found.
@@ -973,6 +974,18 @@ function findExports(code: unknown): void {
   look(named);
   look(assigned);
   meta = makeMeta({ config: {}, attachments: {} });
+}
+
+/** Stands for a constant where code assigns to it. */
+function constantOf(held: unknown): { value: unknown } {
+  return {
+    get value() {
+      return held;
+    },
+    set value(_value) {
+      throw new TypeError("Assignment to constant variable.");
+    },
+  };
 }
 
 /** Notes a place where what it offers may be found. */

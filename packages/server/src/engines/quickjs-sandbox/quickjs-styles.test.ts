@@ -290,6 +290,60 @@ describe("sources of published transformations", () => {
     expect(await propertiesAfter(sandbox, files(tamper), settings)).toEqual(expected);
   });
 
+  it.each([
+    ["assigns", "x = 5"],
+    ["adds", "x += f()"],
+    ["counts", "x++"],
+    ["counts before", "return --x"],
+    ["assigns where there is nothing, and there is something", "x ??= 7; return x"],
+    ["assigns where there is something", "x &&= 7"],
+    ["takes lists apart", "[x] = [8]"],
+    ["takes objects apart", "({ x } = { x: 8 })"],
+    ["takes objects apart, with what is missing", "let b; ({ a: b, x = 3 } = { a: 1 })"],
+    ["goes through a list", "for (x of [1]) { f() }"],
+    ["goes through letters that take several bytes", "const é = 1; /* ü */ é = 2; ü = 3"],
+    ["twice in a line", "try { x = 1 } catch { x = 2 }"],
+    ["within a function", "const inner = () => { if (x) { x = 2 } }; inner()"],
+  ])(
+    "[TS-17] finds out as late as Node.js that a source %s what is constant",
+    async (_what, body) => {
+      const run = `const x = 1; let calls = 0; function f() { calls += 1; return 1 }
+      const told = (() => { try { return ["answered", (() => { ${body} })()] } catch (e) { return [e.name, e.message] } })();
+      seen = [...told, calls, x];`;
+      const expected: unknown = new Function(`let seen; ${run} return seen`)();
+      const source = `export function processEvent(event) { let seen; ${run} event.properties = { seen }; return event }`;
+      const seen = JSON.parse(JSON.stringify(expected)) as Json;
+      expect(await propertiesAfter(sandbox, source)).toEqual({ seen });
+      expect(await propertiesAfter(sandbox, { "index.ts": source })).toEqual({ seen });
+    },
+  );
+
+  it("[TS-17] finds out late that imports are assigned to, and where in which file", async () => {
+    expect(
+      await propertiesAfter(sandbox, {
+        "plugin.json": `{ "lib": "lib.js" }`,
+        "lib.js": "const shared = 1;\nfunction change() { shared = 2 }",
+        "index.js": `import { one } from "./one";
+          const of = (work) => { try { work(); return "none" } catch (e) { return e.message } };
+          export function processEvent(event) { event.properties = { seen: [of(() => { one = 2 }), of(change), one, shared] }; return event }`,
+        "one.js": "export let one = 1",
+      }),
+    ).toEqual({
+      seen: ["Assignment to constant variable.", "Assignment to constant variable.", 1, 1],
+    });
+    const compile = (text: string) =>
+      sandbox.compile({ "index.js": `const ü = 1;\n  /* ü */ ${text}\nexport const f = 1;` });
+    expect(await compile("ü = 2;")).toMatchObject({
+      problems: [
+        { file: "index.js", line: 2, message: "TypeError: Assignment to constant variable." },
+      ],
+    });
+    // Refused for what is wrong beside it.
+    expect(await compile("ü = 2; ü ü;")).toMatchObject({
+      problems: [{ file: "index.js", line: 2, column: 20 }],
+    });
+  });
+
   it("[TS-17] keeps the names of classes that mention themselves, in every file", async () => {
     const own = (name: string) =>
       `class ${name} extends Error { constructor() { super(); Object.setPrototypeOf(this, ${name}.prototype); this.name = this.constructor.name } }`;
