@@ -5,6 +5,7 @@ import { esbuildService } from "./esbuild-service.ts";
 import { findEntry, loaderOf, plainPath } from "./find-entry.ts";
 import { CONSTANT_HOLDER, deferAssignments, isLateAssignment } from "./late-assignments.ts";
 import { resolvePackage, resolvePath } from "./resolve-package.ts";
+import { markStacks, readStacks, STACK_KEY } from "./stack-reads.ts";
 
 /** What a source becomes before it is run: the text of one function expression, and where it came from. */
 export type Bundle =
@@ -179,6 +180,7 @@ async function bundleOnce(
         },
         // Given here, so that none is looked for on the disk.
         tsconfigRaw: { compilerOptions: { experimentalDecorators: true } },
+        ...markStacks(files),
         plugins: [inMemory(files, main, library, scripts)],
       }),
     );
@@ -187,11 +189,14 @@ async function bundleOnce(
     if (code.length > MAX_CODE_LENGTH) {
       return refuse({ file: main, line: 0, column: 0, message: "the bundled source is too large" });
     }
-    const before = LAST_MATCH.test(code) ? 'require_guest("last-match");' : "";
+    const { code: read, hasReads } = readStacks(code);
+    const before =
+      (LAST_MATCH.test(code) ? 'require_guest("last-match");' : "") +
+      (hasReads ? `var ${STACK_KEY} = require_guest("stack");` : "");
     const parameters = `exports, module, require, require_guest, __expose, ${CONSTANT_HOLDER}`;
     return {
       kind: "bundled",
-      code: `(function (${parameters}) {${before}\n${withFixedHelpers(restoreNames(code, files))}\n})`,
+      code: `(function (${parameters}) {${before}\n${withFixedHelpers(restoreNames(read, files))}\n})`,
       sourceMap,
     };
   } catch (error) {

@@ -213,8 +213,57 @@ function show(value: unknown, depth = 0, seen: unknown[] = []): string {
 }
 
 function describeError(error: Error): string {
-  const stack = typeof error.stack === "string" ? error.stack.trimEnd() : "";
-  return stack === "" ? describeThrown(error) : `${describeThrown(error)}\n${stack}`;
+  return typeof error.stack === "string" ? wholeStack(error, error.stack) : describeThrown(error);
+}
+
+/** How a line of the engine's stacks begins; and those of the guest itself. */
+const FRAME = "    at ";
+const OWN_FRAME = "(sandbox.js:";
+const APPLY_FRAME = "    at apply (native)";
+
+/** A stack as V8 has it: with what was thrown in its first line, and without the guest's own calls. */
+function wholeStack(error: object, stack: string): string {
+  if (stack !== "" && !stack.startsWith(FRAME)) return stack;
+  const { stackTraceLimit: limit } = Error as unknown as { stackTraceLimit: unknown };
+  const lines = stack.split("\n");
+  let text = headOf(error as Error);
+  let left = typeof limit === "number" ? limit : 0;
+  for (let at = 0; at < lines.length && left > 0; at += 1) {
+    const line = lines[at] as string;
+    if (line === "" || line.includes(OWN_FRAME)) continue;
+    if (line === APPLY_FRAME && lines[at + 1]?.includes(OWN_FRAME)) continue;
+    text += `\n${line}`;
+    left -= 1;
+  }
+  return text;
+}
+
+function headOf(error: Error): string {
+  const name = error.name === undefined ? "Error" : String(error.name);
+  const message = error.message === undefined ? "" : String(error.message);
+  return name === "" || message === "" ? name + message : `${name}: ${message}`;
+}
+
+/**
+ * The key under which every object tells its `stack` as V8 does, made when it is first asked for. What
+ * was told stays so.
+ */
+function stackKey(): symbol {
+  const key = Symbol("stack");
+  const property: PropertyDescriptor & ThisType<{ readonly stack?: unknown }> = {
+    get() {
+      const { stack } = this;
+      if (typeof stack !== "string") return stack;
+      const own = getOwnPropertyDescriptor(Object(this), "stack");
+      const isError = this instanceof Error || stack !== "";
+      if (own === undefined || own.value !== stack || !isError) return stack;
+      const whole = wholeStack(this, stack);
+      if (own.writable === true && whole !== stack) put(this, "stack", whole, own.enumerable);
+      return whole;
+    },
+  };
+  defineProperty(ROOT, key, without(property));
+  return key;
 }
 
 const MAX_LINE = 8_000;
@@ -633,8 +682,9 @@ function keepLastMatch(): void {
   }
 }
 
-/** What the bundler asks for before sources that read the last match. */
+/** What the bundler asks for before sources that read the last match, or stacks. */
 const LAST_MATCH = "last-match";
+const STACK = "stack";
 
 function requireGuest(name: unknown): unknown {
   const bare = String(name).replace(/^node:/, "");
@@ -673,6 +723,8 @@ function requireGuest(name: unknown): unknown {
       return part("crypto")["zlib"];
     case LAST_MATCH:
       return keepLastMatch();
+    case STACK:
+      return stackKey();
     default:
       if (bare.startsWith(ABSENT)) return absentPackage(bare.slice(ABSENT.length), "");
       throw new Error(`Cannot import "${bare}": there is no such module here`);

@@ -344,6 +344,81 @@ describe("sources of published transformations", () => {
     });
   });
 
+  it.each([
+    ["an error that is made", `return new Error("boom").stack`],
+    ["one without a message", `return new RangeError().stack`],
+    ["one of a class", `class Own extends TypeError {} return new Own("mine")?.stack`],
+    [
+      "one that names itself",
+      `class Own extends Error { constructor(m) { super(m); this.name = "Own" } } try { throw new Own("a") } catch (e) { return e.stack }`,
+    ],
+    ["one that the engine throws", `try { null.f() } catch (e) { return e.stack.split(":")[0] }`],
+    ["a promise that is rejected", `return Promise.reject(new Error("x")).catch((e) => e.stack)`],
+    [
+      "one that is taken apart",
+      `try { throw new Error("x") } catch ({ message, stack }) { return stack }`,
+    ],
+    ["one that is taken apart later", `const { stack: text = 1 } = new Error("x"); return text`],
+    ["a parameter that is taken apart", `return (({ stack }) => stack)(new Error("x"))`],
+    ["one whose stack was set", `const e = new Error("x"); e.stack = "own"; return e.stack`],
+    [
+      "one that has changed since",
+      `const e = new Error("x"); e.stack; e.message = "y"; return e.stack`,
+    ],
+    [
+      "what is captured",
+      `const o = { name: "N", message: "m" }; Error.captureStackTrace(o); return o.stack`,
+    ],
+    [
+      "what is no error",
+      `return [{ stack: [1] }.stack[0], "text".stack, { a: null }.a?.stack, [].stack === undefined].join()`,
+    ],
+    [
+      "members of that name",
+      `class Box { stack = []; add(x) { this.stack.push(x); return this } } const b = new Box().add(1); b.stack = [...b.stack, 2]; b.stack.push(3); delete b["x"]; const { stack } = b; return JSON.stringify([b, stack, { stack }, Object.keys({ ...b })])`,
+    ],
+    ["texts that mention it", `return "e.stack and { stack: 1 }, " + \`\${1}.stack\``],
+    [
+      "what is deleted",
+      `const o = { stack: 1 }; delete o.stack; return String(o.stack) + ("stack" in o)`,
+    ],
+    [
+      "what is counted",
+      `const o = { stack: 1 }; o.stack++; o.stack += 2; o.stack ??= 9; return o.stack === 4 && o.stack >= 4`,
+    ],
+  ])("[TS-17] tells the stack of %s with its first line as Node.js does", async (_what, body) => {
+    const run = `async function told() { ${body} }`;
+    const AsyncFunction = (async () => {}).constructor as new (
+      ...texts: string[]
+    ) => () => Promise<unknown>;
+    const expected = await new AsyncFunction(`${run}; return told()`)();
+    const source = `${run}
+      export async function processEvent(event) {
+        const seen = await told();
+        event.properties = { seen, stack: event.stack ?? null };
+        return event;
+      }`;
+    const after = (await propertiesAfter(sandbox, source)) as { seen: Json; stack: Json };
+    const [first, second] = String(after.seen).split("\n");
+    // What runs the tests writes a colon behind each name.
+    expect(first).toBe(String(expected).split("\n")[0]?.replace(/: $/, ""));
+    if (second !== undefined) expect(second).toMatch(/^ {4}at .*index\.js:\d+/);
+    expect(String(after.seen)).not.toContain("sandbox.js");
+    expect(after.stack).toBeNull();
+  });
+
+  it("[TS-17] logs errors with their stack, and its first line once", async () => {
+    const { host, lines } = recordHost();
+    await propertiesAfter(
+      sandbox,
+      `export function processEvent() {
+        const error = new TypeError("no"); console.error(error); console.error(error.stack); console.error(error); return null }`,
+      { host },
+    );
+    for (const { message } of lines) expect(message).toMatch(/^TypeError: no\n {4}at processEvent/);
+    expect(lines).toHaveLength(3);
+  });
+
   it("[TS-17] keeps the names of classes that mention themselves, in every file", async () => {
     const own = (name: string) =>
       `class ${name} extends Error { constructor() { super(); Object.setPrototypeOf(this, ${name}.prototype); this.name = this.constructor.name } }`;
