@@ -290,6 +290,33 @@ describe("transformations at work", () => {
     expect(failed).toBeGreaterThanOrEqual(10);
   });
 
+  it("[TS-22] takes out of work what makes large events, and not what is behind it", async () => {
+    const project = await run.newProject();
+    const { id: grows } = await run.enable(
+      project,
+      "Grow",
+      `export function processEvent(e) {
+        e.properties.rows = Array.from({ length: 75_000 }, (_, id) => ({ id, text: "some text of a row" }));
+        return e;
+      }`,
+    );
+    const { id: behind } = await run.enable(
+      project,
+      "Behind",
+      `export function processEvent(e) {
+        const text = JSON.stringify(e.properties).replace(/\\d{13,}/g, "#");
+        return { ...e, properties: { ...JSON.parse(text), behind: true } };
+      }`,
+    );
+    const stored = await pass(Array.from({ length: 15 }, (_, n) => eventOf(project, "n", { n })));
+    expect(stored.map(({ properties }) => properties["behind"])).toEqual(Array(15).fill(true));
+    const configOf = async (id: number) => (await run.configStore.config(project, id))?.config;
+    expect(await configOf(grows)).toMatchObject({ enabled: false });
+    expect((await configOf(grows))?.problem?.message).toContain("larger than 250000 characters");
+    expect(await configOf(behind)).toMatchObject({ enabled: true, problem: null });
+    expect(await run.counts(project, behind)).toMatchObject({ eventsIn: 15, failed: 0 });
+  });
+
   it("[TP-56] takes out of work what computes for so long that it holds up the transformations of other projects", async () => {
     // What it computes exceeds no limit, also where all computing takes many times as long.
     const limits = { ...DEFAULT_LIMITS, eventCpuMs: 5_000 };

@@ -52,8 +52,13 @@ export interface SandboxLimits {
   /** Time until an event, another call or `setupPlugin` that waits for answers is given up. */
   readonly waitMs: number;
   readonly memoryMiB: number;
-  /** Characters of JSON that one event may become. */
+  /** Characters of JSON that a call may answer, and that become of an event which had many before. */
   readonly outputLength: number;
+  /**
+   * Characters of JSON that one event may become, unless it had about as many already: what is behind
+   * has to read all of them in its own time.
+   */
+  readonly eventLength: number;
   /** Lines of log for one batch or call; more are counted, and told in one line. */
   readonly logLines: number;
   /** Answers of `fetch` may have so many bytes. */
@@ -67,6 +72,7 @@ export const DEFAULT_LIMITS: SandboxLimits = {
   waitMs: 10_000,
   memoryMiB: 32,
   outputLength: 4_000_000,
+  eventLength: 250_000,
   logLines: 100,
   fetchBytes: 2_000_000,
   fetchMs: 5_000,

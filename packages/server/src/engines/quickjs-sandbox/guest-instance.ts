@@ -10,6 +10,7 @@ import { HostAllowance } from "./host-allowance.ts";
 import type { HostAnswers } from "./host-answers.ts";
 import { nestsDeeper } from "./read-depth.ts";
 import {
+  ADDED,
   BEAT,
   type FromThread,
   type GuestCause,
@@ -17,6 +18,7 @@ import {
   type GuestSettings,
   NO_EVENT,
   SEPARATOR,
+  type TextChange,
   type ThreadOutcome,
   type ToThread,
 } from "./sandbox-messages.ts";
@@ -41,6 +43,8 @@ const MAX_LOSSES = 3;
 const GUEST_OUTCOMES = "=-+~!";
 const LEVELS = ["debug", "log", "info", "warn", "error"] as const;
 const MAX_LINE_LENGTH = 8_000;
+/** So many characters may be added to an event that has more than one may become. */
+const MAX_ADDED_LENGTH = 25_000;
 const FIRST_REST_MS = 1_000;
 const LONGEST_REST_MS = 300_000;
 
@@ -545,7 +549,10 @@ export class GuestInstance {
     try {
       const text = sets.next(kind);
       if (text.length <= outputLength && batch.scanned !== null) {
-        return { text: sets.tell(text, batch.scanned, index), isLimit: false, cpuMs };
+        const told = sets.tell(text, batch.scanned, index);
+        return (
+          this.#tooLong(told, batch.scanned, index, cpuMs) ?? { text: told, isLimit: false, cpuMs }
+        );
       }
       return this.#judge(batch, index, text, cpuMs);
     } catch {
@@ -582,10 +589,22 @@ export class GuestInstance {
     } catch {
       return failed(UNREADABLE, true, cpuMs);
     }
-    if (told.length > outputLength * 2) {
-      return failed(`the event became larger than ${outputLength} characters`, true, cpuMs);
-    }
-    return { text: told, isLimit, cpuMs };
+    return this.#tooLong(told, scanned, index, cpuMs) ?? { text: told, isLimit, cpuMs };
+  }
+
+  /** A failure where an event has become too long, and not only because it was so before. */
+  #tooLong(
+    told: string,
+    { lines }: ScannedLines,
+    index: number,
+    cpuMs: number,
+  ): ThreadOutcome | undefined {
+    const { eventLength } = this.settings.limits;
+    const before = lines[index]?.length ?? 0;
+    if (told.length + before <= eventLength) return undefined;
+    const length = lengthAfter(told, before);
+    if (length <= Math.max(eventLength, before + MAX_ADDED_LENGTH)) return undefined;
+    return failed(`the event became larger than ${eventLength} characters`, true, cpuMs);
   }
 
   #failAll(batch: Batch, reason: string): void {
@@ -1072,6 +1091,18 @@ const UNREADABLE = "it answered what cannot be read";
 const NOT_RUN: ThreadOutcome = { text: "?", isLimit: false, cpuMs: 0 };
 const STOPPED: GuestFailure = { reason: "it was stopped", isLimit: false, wantsRetry: false };
 const EXHAUSTED = limitOf("it rests, since it has exceeded its limits again and again");
+
+/** How long an event is, about, with what is told of it. */
+function lengthAfter(told: string, before: number): number {
+  if (told === "=") return 0;
+  if (told.endsWith(`\n${ADDED}`)) return before + told.length;
+  // All properties stand behind the change, where they are known.
+  const end = told.startsWith("~") ? told.indexOf("\n") : told.length - 1;
+  const properties = told.length - end - 1;
+  if (properties === 0) return told.length;
+  const { e: fields = {} } = JSON.parse(told.slice(1, end)) as TextChange;
+  return properties + JSON.stringify(fields).length;
+}
 
 function limitOf(reason: string): GuestFailure {
   return { reason, isLimit: true, wantsRetry: false };

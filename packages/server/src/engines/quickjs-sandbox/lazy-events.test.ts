@@ -104,7 +104,7 @@ describe("lazy events in the engine", () => {
     async (_, source) => {
       const limits = {
         ...{ loadCpuMs: 5_000, eventCpuMs: 5_000, waitMs: 10_000, memoryMiB: 32 },
-        ...{ outputLength: 1e6, logLines: 1e5, fetchBytes: 1, fetchMs: 1 },
+        ...{ outputLength: 1e6, eventLength: 1e6, logLines: 1e5, fetchBytes: 1, fetchMs: 1 },
       };
       const [lazily, plainly] = [recordHost(), recordHost()];
       const instances = await Promise.all(

@@ -535,6 +535,55 @@ describe("what the service is told", () => {
     await instance.stop();
   });
 
+  it.each([
+    ["a text that is added", 'e.properties.text = "x".repeat(260_000)', 10],
+    ["a list that is added", "e.properties.list = Array(60_000).fill(12345)", 10],
+    ["all that is answered", 'e = { ...e, properties: { text: "x".repeat(260_000) } }', 10],
+    ["a field of the event", 'e.field = "x".repeat(260_000)', 10],
+    ["all properties", 'e.properties = { text: "x".repeat(260_000) }', 10],
+    [
+      "a little at a time",
+      'e.properties.a = e.properties.b = e.properties.c = "x".repeat(90_000)',
+      10,
+    ],
+    ["more of much", 'e.properties.text += "x".repeat(30_000)', 300_000],
+  ])("[TS-22] becomes no larger than it may by %s", async (_what, body, length) => {
+    const instance = await startSource(
+      sandbox,
+      `export function processEvent(e) { ${body}; return e }`,
+    );
+    const events = sampleEvents(3, { text: "y".repeat(length) });
+    for (const outcome of await instance.transform(events)) {
+      expect(outcome).toMatchObject({
+        kind: "failed",
+        isLimit: true,
+        reason: "the event became larger than 250000 characters",
+      });
+    }
+    await instance.stop();
+  });
+
+  it.each([
+    ["is large and becomes larger", "e.properties.more = 'x'.repeat(20_000)", 2_000_000],
+    [
+      "is large and is written anew",
+      "e = { ...e, properties: { ...e.properties, a: 1 } }",
+      400_000,
+    ],
+    ["is large and becomes smaller", "e.properties.text = e.properties.text.slice(5)", 2_000_000],
+    ["is large and loses something", "delete e.properties.text; e.properties.a = 1", 2_000_000],
+    ["becomes as large as it may", "e.properties.more = 'x'.repeat(240_000)", 10],
+  ])("[TS-22] is let through where it %s", async (_what, body, length) => {
+    const instance = await startSource(
+      sandbox,
+      `export function processEvent(e) { ${body}; return e }`,
+      { limits: { ...DEFAULT_LIMITS, eventCpuMs: 5_000 } },
+    );
+    const events = sampleEvents(3, { text: "y".repeat(length) });
+    for (const { kind } of await instance.transform(events)) expect(kind).toBe("keep");
+    await instance.stop();
+  });
+
   it("[TS-22] is all of ordinary events of many kinds after one of them exceeds a limit", async () => {
     const instance = await startSource(
       sandbox,

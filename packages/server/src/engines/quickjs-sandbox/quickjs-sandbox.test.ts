@@ -262,6 +262,37 @@ describe("events", () => {
     expect(after).toEqual({ stored: { limit: 12_345_678_901_234_567_000 } });
   });
 
+  it.each([
+    ["plainly loses counts of many persons", "await count()", 20, "fewer"],
+    ["plainly loses none of one person", "await count()", 1, "all"],
+    [
+      "in turns that are chained loses none of many persons",
+      "await (turn = turn.then(count))",
+      20,
+      "all",
+    ],
+  ])("[TS-35] counting in storage %s", async (_what, counting, persons, counted) => {
+    const { host, stored } = recordHost();
+    const instance = await startSource(
+      sandbox,
+      `let turn = Promise.resolve();
+      export async function processEvent(event, { storage }) {
+        const count = async () => { await storage.set("count", (await storage.get("count", 0)) + 1) };
+        ${counting};
+        return event;
+      }`,
+      { host },
+    );
+    const events = sampleEvents(20).map((event, index) => ({
+      ...event,
+      distinct_id: `person ${index % persons}`,
+    }));
+    for (const { kind } of await instance.transform(events)) expect(kind).toBe("keep");
+    if (counted === "all") expect(stored.get("count")).toBe(20);
+    else expect(stored.get("count")).toBeLessThan(20);
+    await instance.stop();
+  });
+
   it("[TS-11] keeps the order of one person's events while others wait", async () => {
     const instance = await startSource(
       sandbox,
