@@ -4,6 +4,7 @@ import { fixHelpers } from "./bundler-helpers.ts";
 import { esbuildService } from "./esbuild-service.ts";
 import { findEntry, loaderOf, plainPath } from "./find-entry.ts";
 import { CONSTANT_HOLDER, deferAssignments, isLateAssignment } from "./late-assignments.ts";
+import { readAliases, resolveAlias } from "./path-aliases.ts";
 import { resolvePackage, resolvePath } from "./resolve-package.ts";
 import { markStacks, readStacks, STACK_KEY } from "./stack-reads.ts";
 
@@ -267,6 +268,7 @@ function inMemory(
   return {
     name: "in-memory",
     setup({ onResolve, onLoad }) {
+      const aliases = readAliases(files);
       onResolve({ filter: /.*/ }, ({ path, importer, kind }) => {
         if (kind === "entry-point") return { path: main, namespace: SOURCES };
         const bare = path.replace(/^node:/, "");
@@ -275,7 +277,7 @@ function inMemory(
           ? resolvePath(files, plainPath(`${folderOf(importer)}/${path}`), kind)
           : path.startsWith("/")
             ? null
-            : resolvePackage(files, path, kind);
+            : (resolveAlias(files, aliases, path) ?? resolvePackage(files, path, kind));
         if (found !== null) return { path: found, namespace: SOURCES };
         if (isAbsent(bare)) return { path: `${ABSENT}${bare}`, namespace: MODULES };
         // Such code may never run, or expect to fail: it finds out when it runs.

@@ -619,6 +619,12 @@ localize(String.prototype, "toLocaleLowerCase", ([locales]) => locales !== undef
 
 completeDates("toString");
 completeDates("toTimeString");
+// What `using` asks for.
+for (const name of ["dispose", "asyncDispose"]) {
+  if (!(name in Symbol)) {
+    Object.defineProperty(Symbol, name, { value: Symbol(`Symbol.${name}`) });
+  }
+}
 Object.assign(Error, { captureStackTrace, stackTraceLimit: 10 });
 for (const name of ["captureStackTrace", "stackTraceLimit"]) {
   Object.defineProperty(Error, name, { enumerable: false });

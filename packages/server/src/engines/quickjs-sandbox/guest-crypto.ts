@@ -536,6 +536,11 @@ export function makePart(core: GuestCore): Record<string, unknown> {
     (data: unknown, ...rest: unknown[]) =>
       tell(rest.at(-1) as Callback, () => work(data));
   const zlib: Record<string, unknown> = {};
+  Object.defineProperty(zlib, "constants", {
+    get: () => call("zlib", ["constants"]),
+    configurable: true,
+    enumerable: true,
+  });
   for (const kind of [
     "gzip",
     "gunzip",

@@ -289,6 +289,7 @@ function answerBase64([op, text]: Values): unknown {
 }
 
 function answerZlib([kind, latin1]: Values, charge: Charge): unknown {
+  if (kind === "constants") return { ...zlib.constants };
   const given = String(latin1);
   charge(given.length / PACKED_BYTES_PER_MS);
   const answer = packOrUnpack(kind, given);

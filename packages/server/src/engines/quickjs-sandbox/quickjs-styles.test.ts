@@ -103,6 +103,38 @@ const BUNDLED: readonly (readonly [string, SourceFiles])[] = [
     },
   ],
   [
+    "names that its tsconfig.json gives to its own files",
+    {
+      "index.ts": `import { run } from "@lib/deep/run"; import { name } from "@lib/names"; import { on } from "~on"; import { flag } from "flags/one"; import { deep } from "buffer";
+        export const processEvent = (event: any) => run(event, name, on && flag && deep === undefined)`,
+      "tsconfig.json": `\uFEFF{ // as compilers take it
+        "compilerOptions": { "baseUrl": "./source", "paths": { "@lib/*": ["gone/*", "lib/*"], "@lib/names": ["names.ts"], "~*": ["../*"], "buffer": ["names.ts"] }, }, }`,
+      "source/lib/deep/run.ts":
+        "export const run = (event: any, name: string, value: boolean) => { event.properties = { [name]: value }; return event }",
+      "source/lib/names.ts": "export const name = 'wrong'",
+      "source/names.ts": "export const name = 'ran', deep = 1",
+      "source/flags/one.ts": "export const flag = true",
+      "on.ts": "export const on = true",
+    },
+  ],
+  [
+    "files with a tsconfig.json that nobody can read",
+    {
+      "index.ts": `import { ran } from "src/b"; export const processEvent = (event: any) => { event.properties = { ran }; return event }`,
+      "tsconfig.json": `{ "compilerOptions": { "paths": 5, "baseUrl": [ }`,
+      "src/b.ts": "export const ran = true",
+    },
+  ],
+  [
+    "what is disposed of at the end",
+    {
+      "index.ts": `export async function processEvent(event: any) {
+        event.properties = {};
+        { using one = { [Symbol.dispose]() { event.properties.ran = 1 } }; await using two = { async [Symbol.asyncDispose]() { event.properties.ran = 2 } } }
+        event.properties.ran = event.properties.ran === 1; return event }`,
+    },
+  ],
+  [
     "a folder with a manifest of its own",
     {
       "index.js": `exports.processEvent = require("./vendor/left").run`,
@@ -230,7 +262,7 @@ describe("sources of published transformations", () => {
     [
       "packed bytes",
       `const z = require("zlib"); const packed = z.brotliCompressSync("hello");
-        return [z.brotliDecompressSync(packed).toString(), z.gunzipSync(z.gzipSync("hello")).toString(), await new Promise((done) => z.brotliCompress(Buffer.from("x"), (_error, bytes) => done(z.brotliDecompressSync(bytes).toString())))]`,
+        return [z.constants.Z_BEST_SPEED, z.constants.BROTLI_PARAM_QUALITY, z.brotliDecompressSync(packed).toString(), z.gunzipSync(z.gzipSync("hello")).toString(), await new Promise((done) => z.brotliCompress(Buffer.from("x"), (_error, bytes) => done(z.brotliDecompressSync(bytes).toString())))]`,
     ],
   ])("[TS-14] has %s as Node.js has them", async (_what, body) => {
     const AsyncFunction = (async () => {}).constructor as new (
