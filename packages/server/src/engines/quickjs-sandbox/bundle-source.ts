@@ -88,12 +88,16 @@ const LAST_MATCH =
 /** How the bundler names a file before its code. */
 const FIRST_MODULE = /^\/\/ (?:source|guest-module):/m;
 
+/** How the bundler says that a source awaits something while it loads. */
+const AWAITS = "Top-level await is currently not supported";
+
 const CANNOT_IMPORT = "Cannot import ";
 const SCRIPT = /\.[cm]?js$/;
 /** How the guest is asked for a package that is not here. */
 const ABSENT = "absent:";
 const SOURCES = "source";
 const MODULES = "guest-module";
+const WHOLE = "whole";
 const ENTRY = "\0entry";
 
 /** Bundles sources. */
@@ -122,15 +126,22 @@ interface NotBundled {
   readonly messages: readonly Message[];
 }
 
-/** @param scripts what files are read as that are called JavaScript */
+/**
+ * @param scripts what files are read as that are called JavaScript
+ * @param format `esm` where a source awaits something while it loads
+ */
 async function bundleFrom(
   files: SourceFiles,
   main: string,
   library: string | null,
   scripts: "jsx" | "ts",
+  format: "cjs" | "esm" = "cjs",
 ): Promise<Bundle> {
-  const first = await bundleOnce(files, main, library, scripts);
+  const first = await bundleOnce(files, main, library, scripts, format);
   if (first.kind !== "failed") return first;
+  if (format === "cjs" && first.messages.some(({ text }) => text.startsWith(AWAITS))) {
+    return bundleFrom(files, main, library, scripts, "esm");
+  }
   const placeOf = (message: Message) => placeIn(message, files, library, main);
   for (const isShorthand of first.messages.some(isLateAssignment) ? [false, true] : []) {
     let later: SourceFiles | null = files;
@@ -138,7 +149,7 @@ async function bundleFrom(
     for (let round = 0; round < MAX_ROUNDS && outcome.kind === "failed"; round += 1) {
       later = deferAssignments(later, outcome.messages, placeOf, isShorthand);
       if (later === null) break;
-      outcome = await bundleOnce(later, main, library, scripts);
+      outcome = await bundleOnce(later, main, library, scripts, format);
     }
     if (outcome.kind !== "failed") return outcome;
   }
@@ -155,6 +166,7 @@ async function bundleOnce(
   main: string,
   library: string | null,
   scripts: "jsx" | "ts",
+  format: "cjs" | "esm",
 ): Promise<Bundle | NotBundled> {
   try {
     const result = await esbuildService.run(() =>
@@ -162,7 +174,7 @@ async function bundleOnce(
         entryPoints: [ENTRY],
         bundle: true,
         write: false,
-        format: "cjs",
+        format,
         platform: "neutral",
         target: "es2022",
         charset: "utf8",
@@ -182,7 +194,7 @@ async function bundleOnce(
         // Given here, so that none is looked for on the disk.
         tsconfigRaw: { compilerOptions: { experimentalDecorators: true } },
         ...markStacks(files),
-        plugins: [inMemory(files, main, library, scripts)],
+        plugins: [inMemory(files, main, library, scripts, format)],
       }),
     );
     const code = result.outputFiles.find((file) => file.path.endsWith(".js"))?.text ?? "";
@@ -194,10 +206,11 @@ async function bundleOnce(
     const before =
       (LAST_MATCH.test(code) ? 'require_guest("last-match");' : "") +
       (hasReads ? `var ${STACK_KEY} = require_guest("stack");` : "");
-    const parameters = `exports, module, require, require_guest, __expose, ${CONSTANT_HOLDER}`;
+    const parameters = `exports, module, require, require_guest, __expose, ${CONSTANT_HOLDER}, __offer`;
+    const start = format === "esm" ? "async function" : "function";
     return {
       kind: "bundled",
-      code: `(function (${parameters}) {${before}\n${withFixedHelpers(restoreNames(read, files))}\n})`,
+      code: `(${start} (${parameters}) {${before}\n${withFixedHelpers(restoreNames(read, files))}\n})`,
       sourceMap,
     };
   } catch (error) {
@@ -264,13 +277,16 @@ function inMemory(
   main: string,
   library: string | null,
   scripts: "jsx" | "ts",
+  format: "cjs" | "esm",
 ): Plugin {
   return {
     name: "in-memory",
     setup({ onResolve, onLoad }) {
       const aliases = readAliases(files);
-      onResolve({ filter: /.*/ }, ({ path, importer, kind }) => {
-        if (kind === "entry-point") return { path: main, namespace: SOURCES };
+      onResolve({ filter: /.*/ }, ({ path, importer, kind, namespace }) => {
+        if (kind === "entry-point" && format === "esm") return { path, namespace: WHOLE };
+        if (kind === "entry-point" || namespace === WHOLE)
+          return { path: main, namespace: SOURCES };
         const bare = path.replace(/^node:/, "");
         if (GUEST_MODULES.has(bare)) return { path: bare, namespace: MODULES };
         const found = path.startsWith(".")
@@ -288,6 +304,11 @@ function inMemory(
       });
       onLoad({ filter: /.*/, namespace: MODULES }, ({ path }) => ({
         contents: `module.exports = require_guest(${JSON.stringify(path)});`,
+        loader: "js",
+      }));
+      // Code that awaits something cannot export anything by itself within a function.
+      onLoad({ filter: /.*/, namespace: WHOLE }, () => ({
+        contents: `import * as own from "main"; __offer(own);`,
         loader: "js",
       }));
       onLoad({ filter: /.*/, namespace: SOURCES }, ({ path }) => {

@@ -983,15 +983,27 @@ function metric(name: string, declared: unknown) {
 let found: Exports[] = [];
 let meta: Record<string, unknown> = {};
 
+/** Why code that awaits something while it loads is not loaded, in the words of {@link load}. */
+let loading = "";
+
 /** Loads the code; the error with its stack, or nothing. */
 function load(code: unknown): string {
   try {
     findExports(code);
     return "";
   } catch (error) {
-    const stack = error instanceof Error && typeof error.stack === "string" ? error.stack : "";
-    return write([describeThrown(error).slice(0, 4_000), stack]);
+    return tellThrown(error);
   }
+}
+
+/** Asked once nothing is left to be done: the same for what had to be awaited. */
+function loaded(): string {
+  return loading;
+}
+
+function tellThrown(error: unknown): string {
+  const stack = error instanceof Error && typeof error.stack === "string" ? error.stack : "";
+  return write([describeThrown(error).slice(0, 4_000), stack]);
 }
 
 /** Runs the code and finds what it defines: exported in any way, or only named. */
@@ -1001,7 +1013,7 @@ function findExports(code: unknown): void {
   let named: Exports = {};
   const before = without({}) as Record<string, boolean>;
   for (const key of keysOf(globalThis)) before[key] = true;
-  apply(code as AnyFunction, globalThis, [
+  const waiting = apply(code as AnyFunction, globalThis, [
     exported,
     module,
     requireGuest,
@@ -1010,8 +1022,34 @@ function findExports(code: unknown): void {
       named = values;
     },
     constantOf,
+    (all: unknown) => {
+      module.exports = all;
+    },
   ]);
-  const top = module.exports;
+  const find = () => noteExports(module.exports, exported, named, before);
+  if (!(waiting instanceof Promise)) {
+    find();
+    return;
+  }
+  loading = write(["it awaits something that does not come while it loads", ""]);
+  apply(promiseThen, waiting, [
+    () => {
+      loading = "";
+      find();
+    },
+    (error: unknown) => {
+      loading = tellThrown(error);
+    },
+  ]);
+}
+
+/** Notes where what the code offers may be found. */
+function noteExports(
+  top: unknown,
+  exported: Exports,
+  named: Exports,
+  before: Record<string, boolean>,
+): void {
   // Whatever code has done to lists and objects by now, what it offers is found.
   const assigned = without({}) as Exports;
   const keys = keysOf(globalThis);
@@ -1739,6 +1777,7 @@ function invoke(text: string): void {
 
 scope["__guest"] = {
   load,
+  loaded,
   describe,
   setUp,
   accept,

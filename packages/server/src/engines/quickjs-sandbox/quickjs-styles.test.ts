@@ -135,6 +135,24 @@ const BUNDLED: readonly (readonly [string, SourceFiles])[] = [
     },
   ],
   [
+    "modules that await something while they load",
+    {
+      "index.js": `import { name } from "./names.js"; import sure from "./sure.cjs";
+        const { value } = await import("./value.js"); const list = []; for await (const one of [1, Promise.resolve(2)]) list.push(one);
+        export const processEvent = (event) => { event.properties = { [name]: value && sure && list.length === 2 }; return event }`,
+      "names.js":
+        "export const name = await new Promise((done) => queueMicrotask(() => done('ran')))",
+      "value.js": "await null; export const value = true",
+      "sure.cjs": "module.exports = true",
+    },
+  ],
+  [
+    "a script that awaits something while it loads",
+    {
+      "index.ts": `const ran: boolean = await (async () => true)(); function processEvent(event: any) { event.properties = { ran }; return event }`,
+    },
+  ],
+  [
     "a folder with a manifest of its own",
     {
       "index.js": `exports.processEvent = require("./vendor/left").run`,
@@ -347,6 +365,35 @@ describe("sources of published transformations", () => {
       const seen = JSON.parse(JSON.stringify(expected)) as Json;
       expect(await propertiesAfter(sandbox, source)).toEqual({ seen });
       expect(await propertiesAfter(sandbox, { "index.ts": source })).toEqual({ seen });
+    },
+  );
+
+  it.each([
+    ["throws", "\nawait null;\nthrow new RangeError('no')", { line: 4, message: "RangeError: no" }],
+    [
+      "assigns to a constant",
+      "\nconst x = await 1;\nx = 2",
+      { line: 4, message: "TypeError: Assignment to constant variable." },
+    ],
+    [
+      "never goes on",
+      "await new Promise(() => {})",
+      { message: "it awaits something that does not come while it loads" },
+    ],
+    [
+      "asks for what is not there",
+      "await posthog.capture('x')",
+      { message: "Error: not available while loading" },
+    ],
+    ["loops", "await null; for (;;);", { message: "loading takes longer than 1000 ms" }],
+  ])(
+    "[TS-3] refuses a source that awaits something while it loads and %s",
+    async (_what, body, problem) => {
+      const source = `// One line before.\n${body};\nexport const processEvent = (event) => event`;
+      expect(await sandbox.compile({ "index.js": source })).toMatchObject({
+        kind: "refused",
+        problems: [problem],
+      });
     },
   );
 

@@ -41,6 +41,7 @@ const VARIANT = ((quickJs.default as { default?: unknown }).default ??
 /** What the guest can be asked to do, and whether it answers a text: to ask what it answers costs more. */
 const GUEST_FUNCTIONS = {
   load: true,
+  loaded: true,
   describe: true,
   setUp: false,
   accept: false,
@@ -211,7 +212,7 @@ export class VirtualMachine {
       }
       const error = this.#call("load", evaluated.value);
       this.#runJobs();
-      return error;
+      return error === "" ? this.#call("loaded") : error;
     });
   }
 
