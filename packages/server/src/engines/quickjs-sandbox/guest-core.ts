@@ -319,14 +319,23 @@ const console = {
   assert(condition: unknown, ...values: unknown[]) {
     if (!condition) log("error", ["Assertion failed:", ...values]);
   },
+  dirxml: writeAs("log"),
   group: writeAs("log"),
+  groupCollapsed: writeAs("log"),
   groupEnd() {},
+  clear() {},
   count(label = "default") {
     countsByLabel.set(label, (countsByLabel.get(label) ?? 0) + 1);
     log("log", [`${label}: ${countsByLabel.get(label)}`]);
   },
+  countReset(label = "default") {
+    countsByLabel.delete(label);
+  },
   time(label = "default") {
     timesByLabel.set(label, now());
+  },
+  timeLog(label = "default", ...values: unknown[]) {
+    log("log", [`${label}: ${now() - (timesByLabel.get(label) ?? now())}ms`, ...values]);
   },
   timeEnd(label = "default") {
     log("log", [`${label}: ${now() - (timesByLabel.get(label) ?? now())}ms`]);
@@ -349,6 +358,12 @@ function startTimer(callback: unknown, delay: unknown, everyMs: number | null, v
   call("timer", [id, toDelay(delay)]);
   timers.set(id, { callback: callback as AnyFunction, values, everyMs });
   return new TimerHandle(id);
+}
+
+function waitFor(delay: unknown, value: unknown): Promise<unknown> {
+  return new Promise((resolve) => {
+    startTimer(resolve, delay, null, [value]);
+  });
 }
 
 function toDelay(delay: unknown): number {
@@ -582,15 +597,19 @@ define("RetryError", RetryError);
 define("global", globalThis);
 // What bundles for the web take for it.
 define("self", globalThis);
-define("setTimeout", (callback: unknown, delay?: unknown, ...values: unknown[]) =>
-  startTimer(callback, delay, null, values),
-);
+const setTimeoutOf = (callback: unknown, delay?: unknown, ...values: unknown[]) =>
+  startTimer(callback, delay, null, values);
+const setImmediateOf = (callback: unknown, ...values: unknown[]) =>
+  startTimer(callback, 0, null, values);
+// What `util.promisify` makes of them: their callbacks do not come last.
+const promisified = Symbol.for("nodejs.util.promisify.custom");
+put(setTimeoutOf, promisified, waitFor);
+put(setImmediateOf, promisified, (value: unknown) => waitFor(0, value));
+define("setTimeout", setTimeoutOf);
 define("setInterval", (callback: unknown, delay?: unknown, ...values: unknown[]) =>
   startTimer(callback, delay, Math.max(10, toDelay(delay)), values),
 );
-define("setImmediate", (callback: unknown, ...values: unknown[]) =>
-  startTimer(callback, 0, null, values),
-);
+define("setImmediate", setImmediateOf);
 define("clearTimeout", stopTimer);
 define("clearInterval", stopTimer);
 define("clearImmediate", stopTimer);

@@ -412,7 +412,14 @@ function timersModule(): unknown {
     clearTimeout,
     clearInterval,
     clearImmediate,
-    promises: { setTimeout: later, setImmediate: (value?: unknown) => later(1, value) },
+    promises: {
+      setTimeout: later,
+      setImmediate: (value?: unknown) => later(1, value),
+      async *setInterval(milliseconds = 1, value?: unknown) {
+        for (;;) yield await later(milliseconds, value);
+      },
+      scheduler: { wait: later, yield: () => later() },
+    },
   };
 }
 

@@ -268,13 +268,16 @@ describe("sources of published transformations", () => {
     ],
     [
       "timers",
-      `const { setTimeout: wait } = require("timers/promises"); return [await wait(1, "value"), typeof require("timers").setTimeout]`,
+      `const { setTimeout: wait } = require("timers/promises"); const { setInterval: every, scheduler } = require("timers/promises"); const seen = [];
+        for await (const value of every(1, "tick")) if (seen.push(value) === 2) break;
+        return [await wait(1, "value"), typeof require("timers").setTimeout, seen, await scheduler.wait(1) === undefined]`,
     ],
     [
       "utilities",
       `const u = require("util"); const deep = (n) => ({ a: { b: { c: { d: { e: { f: n } } } } } });
         class Box { constructor() { this.v = 3 } get(done) { done(null, this.v) } }; const box = new Box(); box.later = u.promisify(box.get);
-        return [u.isDeepStrictEqual(deep(1), deep(2)), u.isDeepStrictEqual(deep(1), deep(1)), u.isDeepStrictEqual(Array(150).fill(0), [...Array(149).fill(0), 1]), await box.later(),
+        const sleep = u.promisify(setTimeout); const turn = u.promisify(setImmediate);
+        return [await sleep(1, "slept"), await turn("turned"), u.isDeepStrictEqual(deep(1), deep(2)), u.isDeepStrictEqual(deep(1), deep(1)), u.isDeepStrictEqual(Array(150).fill(0), [...Array(149).fill(0), 1]), await box.later(),
           await new Promise((done) => u.callbackify(async (x) => x * 2)(2, (_error, value) => done(value))), typeof u.deprecate, u.debuglog("x") && 1, u.types.isDate(new Date()), u.types.isTypedArray(new Uint8Array())]`,
     ],
     [
@@ -484,6 +487,25 @@ describe("sources of published transformations", () => {
     if (second !== undefined) expect(second).toMatch(/^ {4}at .*index\.js:\d+/);
     expect(String(after.seen)).not.toContain("sandbox.js");
     expect(after.stack).toBeNull();
+  });
+
+  it("[TS-14] has all methods of the console", async () => {
+    const names = Object.keys(console).filter(
+      (name) => !/^(_|profile|timeStamp|context|create|Console)/.test(name),
+    );
+    const { host, lines } = recordHost();
+    expect(
+      await propertiesAfter(
+        sandbox,
+        `export function processEvent(event) {
+          for (const name of ${JSON.stringify(names)}) console[name]("of", "all");
+          event.properties = { ran: true };
+          return event;
+        }`,
+        { host },
+      ),
+    ).toEqual({ ran: true });
+    expect(lines.map(({ message }) => message)).toContain("of all");
   });
 
   it("[TS-17] logs errors with their stack, and its first line once", async () => {
