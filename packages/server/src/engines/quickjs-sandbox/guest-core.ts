@@ -1373,7 +1373,6 @@ function rebuild(): void {
   const config = madeAnew(metaTarget["config"]);
   if (!Reflect.set(metaTarget, "config", config)) {
     meta = guardMeta(Object.assign({}, metaTarget, { config }));
-    givenArguments[1] = meta;
   }
 }
 
