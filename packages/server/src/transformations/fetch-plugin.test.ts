@@ -220,11 +220,55 @@ describe("npm", () => {
     expect(await refusal(fetchFrom(`${url}/v/1.0.0`))).toMatch(/not what its registry says/);
   });
 
+  test("[TM-24] is checked by the older digest where there is no other, and refused where there is none", async () => {
+    const shasum = createHash("sha1").update(archive).digest("hex");
+    const sha1 = `sha1-${createHash("sha1").update(archive).digest("base64")}`;
+    mirror.answers.set("/npm/@a/b/-/b-1.0.0.tgz", archive);
+    const outcomeOf = async (dist: object) => {
+      mirror.answers.set("/npm/@a%2fb/1.0.0", manifest("1.0.0", dist));
+      const named = fetchFrom(`${url}/v/1.0.0`);
+      return await named.then(
+        () => "installed",
+        (error: Error) => error.message,
+      );
+    };
+    const differs = 'The archive of the npm package "@a/b" is not what its registry says it is.';
+    const untold =
+      'The registry tells no digest of the archive of the npm package "@a/b" that it could be checked against.';
+    for (const [dist, outcome] of [
+      [{ shasum }, "installed"],
+      [{ shasum: shasum.toUpperCase() }, "installed"],
+      [{ integrity: sha1 }, "installed"],
+      [{ integrity: "md5-AAAA", shasum }, "installed"],
+      [{ shasum: "0".repeat(40) }, differs],
+      // The strongest decides.
+      [{ integrity: `sha512-AAAA ${sha1}`, shasum }, differs],
+      [{}, untold],
+      [{ integrity: "md5-AAAA" }, untold],
+      [{ integrity: 5, shasum: "abc" }, untold],
+    ] as const) {
+      expect([dist, await outcomeOf(dist)]).toEqual([dist, outcome]);
+    }
+    mirror.answers.delete("/npm/@a%2fb/1.0.0");
+    expect(await refusal(fetchFrom(`${url}/v/1.0.0`))).toBe(
+      'The npm package "@a/b" cannot be found.',
+    );
+  });
+
+  test("what a registry tells that is no JSON is told as that", async () => {
+    mirror.answers.set("/npm/@a%2fb/latest", "<html>log in</html>");
+    const unreadable = 'What the registry tells of the npm package "@a/b" is not JSON.';
+    expect(await refusal(fetchFrom(url))).toBe(unreadable);
+    expect(await refusal(fetcher().latestTag(located(url)))).toBe(unreadable);
+    mirror.answers.set("/npm/@a%2fb", JSON.stringify({ versions: {} }));
+    expect(await refusal(fetchFrom(url))).toBe('The npm package "@a/b" cannot be found.');
+  });
+
   test("[TM-24] a mirror that knows whole packages only, and archives of the public registry, will do", async () => {
     const versions = {
       "2.0.0": {
         version: "2.0.0",
-        dist: { tarball: "https://registry.npmjs.org/@a/b/-/b-2.0.0.tgz" },
+        dist: { tarball: "https://registry.npmjs.org/@a/b/-/b-2.0.0.tgz", integrity },
       },
     };
     mirror.answers.set(

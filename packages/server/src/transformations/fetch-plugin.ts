@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { readdir, readFile, realpath, stat } from "node:fs/promises";
 import { join, relative, sep } from "node:path";
-import { isJsonObject, type Json, ownValue } from "@hedgerow/core/json";
+import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
 import type {
   TransformationFiles,
   TransformationType,
@@ -15,6 +15,7 @@ import {
   requestGuarded,
 } from "../platform/guarded-request.ts";
 import type { IsInNetworks } from "../platform/network-address.ts";
+import { createSlices } from "../platform/slices.ts";
 import type { ArchiveFile, ArchiveReader } from "./archive-reader.ts";
 import type { CatalogueEntry } from "./catalogue.ts";
 import {
@@ -117,6 +118,8 @@ const MAX_REDIRECTS = 5;
 /** Bounds of what is kept of a source, here and for what is written here. */
 export const MAX_SOURCE_FILES = 2_000;
 export const MAX_SOURCE_CHARS = 8_000_000;
+/** No more bytes of UTF-8 make so few characters. */
+const MAX_SOURCE_BYTES = 3 * MAX_SOURCE_CHARS;
 
 const KEPT = /\.(?:[cm]?[jt]sx?|json|md|txt|ya?ml|csv|graphql|html|css)$|(?:^|\/)license$/i;
 const NOT_KEPT = /(?:^|\/)(?:\.git|\.github|\.vscode|coverage)\//;
@@ -150,19 +153,20 @@ export function createFetchPlugin({
     throw unfit(`The plugin cannot be fetched: ${outcome.detail}`);
   };
 
+  /** `undefined` where there is nothing, `"unreadable"` for what is not JSON. */
   const askJson = async (
     url: string,
     headers?: Readonly<Record<string, string>>,
-  ): Promise<Json | undefined> => {
+  ): Promise<{ readonly json: Json } | "unreadable" | undefined> => {
     const { status, body } = await ask(url, MAX_ANSWER_BYTES, {
       accept: "application/json",
       ...headers,
     });
     if (status !== 200) return undefined;
     try {
-      return parseStrictJson(body.toString("utf8"));
+      return { json: parseStrictJson(body.toString("utf8")) };
     } catch {
-      return undefined;
+      return "unreadable";
     }
   };
 
@@ -232,10 +236,15 @@ export function createFetchPlugin({
 
   const npmManifest = async (name: string, version: string | null) => {
     const path = name.replace("/", "%2f");
-    const one = await askJson(`${sources.npmUrl}/${path}/${version ?? "latest"}`);
+    const answered = await askJson(`${sources.npmUrl}/${path}/${version ?? "latest"}`);
+    const one = jsonOf(answered);
     if (isJsonObject(one) && typeof ownValue(one, "version") === "string") return one;
     // Some mirrors know whole packages only.
-    const whole = await askJson(`${sources.npmUrl}/${path}`);
+    const answeredOfAll = await askJson(`${sources.npmUrl}/${path}`);
+    const whole = jsonOf(answeredOfAll);
+    if (whole === undefined && [answered, answeredOfAll].includes("unreadable")) {
+      throw unfit(`What the registry tells of the npm package "${name}" is not JSON.`);
+    }
     const tags = isJsonObject(whole) ? ownValue(whole, "dist-tags") : undefined;
     const versions = isJsonObject(whole) ? ownValue(whole, "versions") : undefined;
     const wanted = version ?? (isJsonObject(tags) ? ownValue(tags, "latest") : undefined);
@@ -254,18 +263,23 @@ export function createFetchPlugin({
   const fetchNpm = async (location: PluginLocation & { kind: "npm" }): Promise<FetchedPlugin> => {
     const { name } = location;
     const manifest = await npmManifest(name, location.version);
-    const version = (manifest && ownValue(manifest, "version")) ?? location.version;
+    const version = manifest && ownValue(manifest, "version");
     if (typeof version !== "string") throw unfit(`The npm package "${name}" cannot be found.`);
     const dist = manifest && ownValue(manifest, "dist");
     const tarball = isJsonObject(dist) ? ownValue(dist, "tarball") : undefined;
+    const digests = isJsonObject(dist) ? npmDigests(dist) : [];
+    if (digests.length === 0) {
+      throw unfit(
+        `The registry tells no digest of the archive of the npm package "${name}" that it could be checked against.`,
+      );
+    }
     const usual = `${sources.npmUrl}/${name}/-/${name.replace(/^@[^/]+\//, "")}-${version}.tgz`;
     const isOfRegistry =
       typeof tarball === "string" &&
       URL.canParse(tarball) &&
       new URL(tarball).host === new URL(sources.npmUrl).host;
     const archive = await downloadAny(isOfRegistry ? [tarball, usual] : [usual]);
-    const integrity = isJsonObject(dist) ? ownValue(dist, "integrity") : undefined;
-    if (typeof integrity === "string" && !isIntact(archive, integrity)) {
+    if (!digests.some(({ algorithm, base64 }) => digestBy(algorithm, archive) === base64)) {
       throw unfit(`The archive of the npm package "${name}" is not what its registry says it is.`);
     }
     return {
@@ -417,24 +431,45 @@ function digestOf(archive: Buffer): string {
   return createHash("sha256").update(archive).digest("hex").slice(0, DIGEST_CHARS);
 }
 
-function readCommit(answer: Json | undefined, field: string): string | undefined {
-  const first = Array.isArray(answer) ? (answer[0] as Json | undefined) : answer;
+function jsonOf(answer: { readonly json: Json } | "unreadable" | undefined): Json | undefined {
+  return typeof answer === "object" ? answer.json : undefined;
+}
+
+function readCommit(
+  answer: { readonly json: Json } | "unreadable" | undefined,
+  field: string,
+): string | undefined {
+  const json = jsonOf(answer);
+  const first = Array.isArray(json) ? (json[0] as Json | undefined) : json;
   const commit = isJsonObject(first) ? ownValue(first, field) : undefined;
   return typeof commit === "string" && isCommit(commit) ? commit : undefined;
 }
 
-function isIntact(archive: Buffer, integrity: string): boolean {
-  const known = integrity.split(/\s+/).flatMap((one) => {
-    const [, algorithm, expected] = /^(sha256|sha384|sha512)-([A-Za-z0-9+/=]+)/.exec(one) ?? [];
-    return algorithm === undefined ? [] : [{ algorithm, expected }];
+/** A digest that the archive of a package should have. */
+interface NpmDigest {
+  readonly algorithm: string;
+  readonly base64: string;
+}
+
+/** What digests are made by, the strongest first. */
+const ALGORITHMS = ["sha512", "sha384", "sha256", "sha1"];
+
+/** What a registry says the digest is: one of the strongest kind that it tells (`integrity`, or `shasum` of old packages). */
+function npmDigests(dist: JsonObject): readonly NpmDigest[] {
+  const [integrity, shasum] = [ownValue(dist, "integrity"), ownValue(dist, "shasum")];
+  const told = (typeof integrity === "string" ? integrity.split(/\s+/) : []).flatMap((one) => {
+    const [, algorithm = "", base64 = ""] = /^(sha\d+)-([A-Za-z0-9+/=]+)/.exec(one) ?? [];
+    return [{ algorithm, base64 }];
   });
-  return (
-    known.length === 0 ||
-    known.some(
-      ({ algorithm, expected }) =>
-        createHash(algorithm).update(archive).digest("base64") === expected,
-    )
-  );
+  if (typeof shasum === "string" && /^[0-9a-f]{40}$/i.test(shasum)) {
+    told.push({ algorithm: "sha1", base64: Buffer.from(shasum, "hex").toString("base64") });
+  }
+  const strongest = ALGORITHMS.find((name) => told.some(({ algorithm }) => algorithm === name));
+  return told.filter(({ algorithm }) => algorithm === strongest);
+}
+
+function digestBy(algorithm: string, archive: Buffer): string {
+  return createHash(algorithm).update(archive).digest("base64");
 }
 
 function isKept(path: string): boolean {
@@ -445,7 +480,10 @@ function isKept(path: string): boolean {
  * The texts of a plugin, by path below its own folder: that of its `plugin.json`, at the top or in
  * the one folder that archives wrap around everything.
  */
-function filesBelow(found: readonly ArchiveFile[], folder: string): TransformationFiles {
+async function filesBelow(
+  found: readonly ArchiveFile[],
+  folder: string,
+): Promise<TransformationFiles> {
   const inside = folder === "" ? "" : `${folder.replace(/\/+$/, "")}/`;
   const manifest = found
     .map(({ path }) => path)
@@ -453,9 +491,16 @@ function filesBelow(found: readonly ArchiveFile[], folder: string): Transformati
     .toSorted((a, b) => a.length - b.length)[0];
   if (manifest === undefined) throw noManifest();
   const root = manifest.slice(0, -"plugin.json".length);
-  const files = found
-    .filter(({ path }) => path.startsWith(root))
-    .map(({ path, contents }) => [path.slice(root.length), textOf(contents)] as const);
+  const below = found.filter(({ path }) => path.startsWith(root));
+  if (below.reduce((sum, { contents }) => sum + contents.byteLength, 0) > MAX_SOURCE_BYTES) {
+    throw tooLong();
+  }
+  const slices = createSlices();
+  const files: (readonly [path: string, text: string])[] = [];
+  for (const { path, contents } of below) {
+    if (slices.isOver()) await slices.next();
+    files.push([path.slice(root.length), textOf(contents)]);
+  }
   return bounded(files);
 }
 
@@ -472,9 +517,13 @@ function bounded(files: readonly (readonly [path: string, text: string])[]): Tra
     throw unfit(`The plugin has more than ${MAX_SOURCE_FILES} files.`);
   }
   if (files.reduce((sum, [, text]) => sum + text.length, 0) > MAX_SOURCE_CHARS) {
-    throw unfit(`The files of the plugin have more than ${MAX_SOURCE_CHARS} characters.`);
+    throw tooLong();
   }
   return Object.fromEntries(files);
+}
+
+function tooLong(): Refusal {
+  return unfit(`The files of the plugin have more than ${MAX_SOURCE_CHARS} characters.`);
 }
 
 /** A folder of the server, read without following links out of it. */

@@ -71,6 +71,7 @@ test.each([
     { kind: "npm", name: "@posthog/geoip-plugin", version: null },
   ],
   ["https://example.org/a/b.zip?x=1", { kind: "archive", url: "https://example.org/a/b.zip?x=1" }],
+  ["http://example.org/b.tar", { kind: "archive", url: "http://example.org/b.tar" }],
   ["http://example.org/b.tgz", { kind: "archive", url: "http://example.org/b.tgz" }],
   ["http://git.local:3000/b/c.tgz", { kind: "archive", url: "http://git.local:3000/b/c.tgz" }],
   ["http://git.local:3000/o/r/archive/main.zip", { ...github, ref: "main" }],

@@ -253,7 +253,7 @@ function isHost(url: URL, host: string, configured: string): boolean {
 }
 
 function isArchive(path: string): boolean {
-  return /\.(?:zip|tgz|tar\.gz)$/i.test(path);
+  return /\.(?:zip|tgz|tar|tar\.gz)$/i.test(path);
 }
 
 function isDots(name: string): boolean {

@@ -161,7 +161,7 @@ export const CreatePluginBody = Type.Object({
       Type.String({
         maxLength: 800,
         description:
-          "Where to install from: a repository on GitHub or GitLab, a package of npm, a .zip or .tgz archive, one of `repository`, or a folder where the operator allows it.",
+          "Where to install from: a repository on GitHub or GitLab, a package of npm, a .zip, .tar or .tar.gz archive, one of `repository`, or a folder where the operator allows it.",
       }),
     ),
   ),

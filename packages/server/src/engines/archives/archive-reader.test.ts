@@ -72,6 +72,19 @@ describe.each(FORMS)("a %s", (_form, make) => {
   });
 });
 
+test("[TM-21] a file of a zip whose bytes are not those that were packed is refused, packed or not", async () => {
+  const code = Buffer.from("export const secret = 1;");
+  for (const stored of [true, false]) {
+    const whole = makeZip([{ path: "a.js", contents: code }], { stored });
+    expect(await read(whole)).toEqual([["a.js", String(code)]]);
+    const at = stored ? whole.indexOf("secret") : whole.indexOf("PK\x01\x02") + 16;
+    const damaged = Buffer.from(whole);
+    damaged[at] = (damaged[at] ?? 0) ^ 1;
+    expect(await read(damaged)).toBe('The archive is damaged: "a.js" is not what was packed.');
+    expect(await read(damaged, /none/)).toEqual([]);
+  }
+});
+
 test("[TM-22] whatever is neither a file nor a folder is refused", async () => {
   for (const type of ["Link", "CharacterDevice", "FIFO"] as const) {
     expect(await read(makeTar([{ path: "a.js", type, linkpath: "b" }]))).toMatch(/link|not a file/);
@@ -83,9 +96,28 @@ test("[TM-21] little that unpacks to much is not unpacked", async () => {
   const before = process.memoryUsage().rss;
   expect(await read(bomb)).toBe("The archive unpacks to more than 100000 bytes.");
   expect(await read(gzipSync(makeTgz([{ path: "a.js" }])))).toMatch(/neither/);
-  const lie = makeZip([{ path: "a.js", contents: Buffer.alloc(50_000_000) }], 10);
+  const lie = makeZip([{ path: "a.js", contents: Buffer.alloc(50_000_000) }], { claimedSize: 10 });
   expect(await read(lie)).toMatch(/damaged|unpacks/);
   expect(process.memoryUsage().rss - before).toBeLessThan(100_000_000);
+});
+
+test("[TM-21] others get their turn while a large archive is read", async () => {
+  const contents = "x".repeat(4_000);
+  const archive = makeTar(
+    Array.from({ length: 4_000 }, (_, n) => ({ path: `p/${n}.js`, contents })),
+  );
+  let turns = 0;
+  let isReading = true;
+  const count = () => {
+    turns += 1;
+    if (isReading) setImmediate(count);
+  };
+  setImmediate(count);
+  const large = { maxEntries: 5_000, maxUnpackedBytes: 20_000_000 };
+  const outcome = await reader.read(archive, large, () => true);
+  isReading = false;
+  expect(outcome).toMatchObject({ kind: "read", files: { length: 4_000 } });
+  expect(turns).toBeGreaterThan(4);
 });
 
 test("what is no archive is refused", async () => {

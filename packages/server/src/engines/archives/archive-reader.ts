@@ -1,7 +1,8 @@
 import { promisify } from "node:util";
-import { gunzip } from "node:zlib";
+import { crc32, gunzip } from "node:zlib";
 import { Header, Parser, type ReadEntry } from "tar";
 import { type Entry, fromBufferPromise } from "yauzl";
+import { createSlices } from "../../platform/slices.ts";
 import type {
   ArchiveFile,
   ArchiveLimits,
@@ -9,7 +10,7 @@ import type {
   ArchiveReader,
 } from "../../transformations/archive-reader.ts";
 
-/** {@link ArchiveReader} by node-tar and yauzl. */
+/** {@link ArchiveReader} by node-tar and yauzl. Others are served while a large archive is read. */
 export function createArchiveReader(): ArchiveReader {
   return {
     async read(archive, limits, isWanted) {
@@ -112,9 +113,12 @@ async function unpack(bytes: Buffer, limits: ArchiveLimits): Promise<Buffer> {
 const TAR_BLOCK_BYTES = 512;
 const TAR_FILES: readonly string[] = ["File", "OldFile", "ContiguousFile"];
 
+/** Parsed at once. */
+const TAR_PORTION_BYTES = 64 * 1024;
+
 async function readTar(bytes: Buffer, shelf: Shelf): Promise<void> {
-  await new Promise<void>((resolve, reject) => {
-    const parser = new Parser({ strict: true });
+  const parser = new Parser({ strict: true });
+  const parsed = new Promise<void>((resolve, reject) => {
     let failure: unknown;
     const fail = (error: unknown) => {
       failure ??= error;
@@ -135,8 +139,18 @@ async function readTar(bytes: Buffer, shelf: Shelf): Promise<void> {
     parser.on("error", (error: Error & { tarCode?: string }) =>
       fail(error.tarCode === "TAR_BAD_ARCHIVE" ? new Unfit(NO_ARCHIVE) : error),
     );
-    parser.end(bytes);
   });
+  let isRefused = false;
+  parsed.catch(() => {
+    isRefused = true;
+  });
+  const slices = createSlices();
+  for (let from = 0; from < bytes.length && !isRefused; from += TAR_PORTION_BYTES) {
+    if (slices.isOver()) await slices.next();
+    parser.write(bytes.subarray(from, from + TAR_PORTION_BYTES));
+  }
+  parser.end();
+  await parsed;
 }
 
 function takeEntry(entry: ReadEntry, shelf: Shelf, fail: (error: unknown) => void): void {
@@ -156,6 +170,7 @@ function takeEntry(entry: ReadEntry, shelf: Shelf, fail: (error: unknown) => voi
 
 async function readZip(bytes: Buffer, shelf: Shelf): Promise<void> {
   const zip = await fromBufferPromise(bytes, { lazyEntries: true, autoClose: false });
+  const slices = createSlices();
   for await (const entry of zip.eachEntry()) {
     const path = shelf.enter(entry.fileName);
     if (isZipLink(entry)) throw linkRefused(entry.fileName);
@@ -166,10 +181,16 @@ async function readZip(bytes: Buffer, shelf: Shelf): Promise<void> {
     }
     if (entry.isEncrypted()) throw new Unfit("The archive is encrypted.");
     const chunks: Buffer[] = [];
+    let checksum = 0;
     // Counted as it is unpacked: what the archive says of its sizes may be wrong.
     for await (const chunk of await zip.openReadStreamPromise(entry)) {
+      if (slices.isOver()) await slices.next();
       shelf.count(chunk.byteLength);
+      checksum = crc32(chunk, checksum);
       chunks.push(chunk);
+    }
+    if (checksum !== entry.crc32) {
+      throw new Unfit(`The archive is damaged: "${path.slice(0, 200)}" is not what was packed.`);
     }
     shelf.put(path, chunks);
   }

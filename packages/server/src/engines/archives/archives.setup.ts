@@ -24,19 +24,22 @@ export function makeTar(entries: readonly MadeEntry[]): Buffer {
 
 export const makeTgz = (entries: readonly MadeEntry[]): Buffer => gzipSync(makeTar(entries));
 
-/** A zip of entries; `claimedSize` lies about the size of each. */
-export function makeZip(entries: readonly MadeEntry[], claimedSize?: number): Buffer {
+/** A zip of entries; `claimedSize` lies about the size of each, `stored` leaves them unpacked. */
+export function makeZip(
+  entries: readonly MadeEntry[],
+  { claimedSize, stored = false }: { claimedSize?: number; stored?: boolean } = {},
+): Buffer {
   const locals: Buffer[] = [];
   const directory: Buffer[] = [];
   let offset = 0;
   for (const { path, contents = "", type = "File" } of entries) {
     const body = Buffer.from(contents);
-    const packed = deflateRawSync(body);
+    const packed = stored ? body : deflateRawSync(body);
     const name = Buffer.from(path);
     const common = Buffer.alloc(26);
     common.writeUInt16LE(20, 0);
     common.writeUInt16LE(0x800, 2);
-    common.writeUInt16LE(8, 4);
+    common.writeUInt16LE(stored ? 0 : 8, 4);
     common.writeUInt32LE(crc32(body), 10);
     common.writeUInt32LE(packed.length, 14);
     common.writeUInt32LE(claimedSize ?? body.length, 18);
