@@ -2,11 +2,12 @@ import type { FastifyRequest } from "fastify";
 import type { Membership, PersonalKey, Project, User } from "../accounts/account-store.ts";
 import { grants, type Scope } from "../accounts/scopes.ts";
 import { type App, allowOf, MAX_BODY_BYTES, withMethodsChecked } from "./app.ts";
+import { bodyOfForm as readFields } from "./body-of-form.ts";
 import { bearerOf } from "./credentials.ts";
 import { Refusal } from "./errors.ts";
 import { answerExactNumbers } from "./exact-answers.ts";
 import { parseStrictJson } from "./parse-json.ts";
-import { type FormFile, readForm, readFormFiles } from "./read-form.ts";
+import { type FormFile, readFormFiles, readManagementForm } from "./read-form.ts";
 import { type FileField, takeFormFile } from "./take-form-file.ts";
 
 /**
@@ -37,7 +38,8 @@ export function access(
 }
 
 /**
- * Route options of a route that takes multipart forms as well as JSON.
+ * Route options of a route that takes files of multipart forms, or reads forms in a way of its own;
+ * the others read the fields of forms by the schema of their body.
  * @param toBody makes the body, as JSON would give it, of the form's fields and files; may throw a
  * {@link Refusal}
  */
@@ -101,7 +103,7 @@ export function organizationOf(request: FastifyRequest): Membership {
 }
 
 /**
- * A scope of JSON routes for holders of personal keys. Credentials are checked before the body: a
+ * A scope of routes for holders of personal keys. Credentials are checked before the body: a
  * key in the header before a byte of it is read, any other before it is found to be malformed.
  */
 export function managementApi(
@@ -183,7 +185,7 @@ function answerOptions(app: App, url: string, path: ManagementPath): void {
         name: path.name,
         description: path.description,
         renders: ["application/json"],
-        parses: ["application/json"],
+        parses: ["application/json", "application/x-www-form-urlencoded", "multipart/form-data"],
       }),
   );
 }
@@ -211,6 +213,8 @@ class UnreadableBody {
   }
 }
 
+const FORM_TYPES = /^(?:multipart\/form-data|application\/x-www-form-urlencoded)\b/i;
+
 function readJsonBodies(app: App): void {
   const options = { parseAs: "buffer", bodyLimit: MAX_BODY_BYTES } as const;
   app.removeAllContentTypeParsers();
@@ -219,15 +223,8 @@ function readJsonBodies(app: App): void {
     options,
     async (_request: FastifyRequest, bytes: Buffer) => readJson(bytes),
   );
-  app.addContentTypeParser(
-    /^multipart\/form-data\b/i,
-    options,
-    async (request: FastifyRequest, bytes: Buffer) => {
-      const { bodyOfForm } = request.routeOptions.config as Partial<ReturnType<typeof takesForms>>;
-      return bodyOfForm
-        ? readFormBody(request, bytes, bodyOfForm)
-        : refuseMediaType(request, bytes);
-    },
+  app.addContentTypeParser(FORM_TYPES, options, async (request: FastifyRequest, bytes: Buffer) =>
+    readFormBody(request, bytes),
   );
   app.addContentTypeParser("*", options, async (request: FastifyRequest, bytes: Buffer) =>
     refuseMediaType(request, bytes),
@@ -242,15 +239,18 @@ function refuseMediaType(request: FastifyRequest, bytes: Buffer): UnreadableBody
   );
 }
 
-function readFormBody(
-  request: FastifyRequest,
-  bytes: Buffer,
-  toBody: ReturnType<typeof takesForms>["bodyOfForm"],
-): unknown {
+/** Forms are read as the framework of PostHog's API reads them (posthog-api 0). */
+function readFormBody(request: FastifyRequest, bytes: Buffer): unknown {
+  if (bytes.length === 0) return undefined;
+  const contentType = request.headers["content-type"];
+  const { config, schema } = request.routeOptions;
+  const { bodyOfForm = (fields: ReadonlyMap<string, Buffer>) => readFields(fields, schema?.body) } =
+    config as Partial<ReturnType<typeof takesForms>>;
   try {
-    const contentType = request.headers["content-type"];
-    const fields = readForm(bytes, contentType);
-    if (fields) return toBody(fields, () => readFormFiles(bytes, contentType));
+    const fields = readManagementForm(bytes, contentType);
+    // JSON whose sender forgot to say what it is comes as a form from many clients.
+    if (fields === "no form") return refuseMediaType(request, bytes);
+    if (fields) return bodyOfForm(fields, () => readFormFiles(bytes, contentType));
   } catch (error) {
     if (error instanceof Refusal) return new UnreadableBody(error);
   }

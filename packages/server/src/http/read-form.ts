@@ -30,6 +30,24 @@ export function readForm(
   return isForm ? readUrlEncoded(body.toString("utf8")) : undefined;
 }
 
+/**
+ * The fields of a form as its content type says, the first of each name; `undefined` for a multipart
+ * form that does not begin or end, `"no form"` for what is not url-encoded though it says so.
+ */
+export function readManagementForm(
+  body: Buffer,
+  contentType: string | undefined,
+): ReadonlyMap<string, Buffer> | "no form" | undefined {
+  if (!/^multipart\b/i.test(contentType ?? "")) {
+    const text = body.toString("utf8");
+    return /^[^\s{}[\]"=&]+=/.test(text) ? readUrlEncoded(text) : "no form";
+  }
+  const delimiter = delimiterOf(contentType);
+  return delimiter !== undefined && body.includes(`--${delimiter}--`)
+    ? readMultipart(body, delimiter)
+    : undefined;
+}
+
 /** The files of a multipart form by field, the first of each name; empty for what is no such form. */
 export function readFormFiles(
   body: Buffer,

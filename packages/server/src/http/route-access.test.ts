@@ -356,7 +356,11 @@ describe("every management route", () => {
             name: expect.stringMatching(/\w/),
             description: expect.any(String),
             renders: ["application/json"],
-            parses: ["application/json"],
+            parses: [
+              "application/json",
+              "application/x-www-form-urlencoded",
+              "multipart/form-data",
+            ],
           },
         });
         const allowed = String(answer.headers.allow).split(", ");
