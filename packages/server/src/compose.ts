@@ -747,6 +747,7 @@ async function compose(
     transformationConfigRoutes(management, {
       configs: transformationConfigs,
       trials: createTransformationTrials({
+        accessLevel: config.pluginsAccess,
         configs: transformationConfigs,
         configStore: transformationConfigStore,
         transformations: transformationStore,

@@ -39,6 +39,25 @@ describe("declared settings", () => {
     );
   });
 
+  it.each([
+    ["a condition in place of a list of them", ["mode", "x"]],
+    ["a name", ["mode"]],
+    ["an empty condition", [[]]],
+    ["null", [null]],
+    ["no condition at all", []],
+    ["a condition beside what is none", [["mode", "x"], 5]],
+    ["a text", "mode"],
+    ["an object", { mode: "x" }],
+  ])("[TM-10] have no condition where it is malformed: %s", (_what, conditions) => {
+    const schema = [
+      { key: "n", type: "string", required_if: conditions },
+      { key: "shown", type: "string", required: true, visible_if: conditions },
+    ];
+    for (const mode of ["q", "x"]) {
+      expect(faults(schema, { mode })).toEqual([["shown", "required"]]);
+    }
+  });
+
   it("give their defaults to what is left out", () => {
     const fields = configFieldsOf([
       { key: "a", default: "x" },

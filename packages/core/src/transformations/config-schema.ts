@@ -69,14 +69,18 @@ function readField(key: string, item: JsonObject): ConfigField {
   };
 }
 
+/** `null` where there are none, or one of them is malformed: what is left would mean something else. */
 function readConditions(value: Json | undefined): readonly FieldCondition[] | null {
-  if (!Array.isArray(value)) return null;
-  return (value as readonly Json[]).flatMap((item) => {
-    if (!Array.isArray(item)) return [];
-    const [key, wanted] = item as readonly (Json | undefined)[];
-    if (typeof key !== "string") return [];
-    return [wanted === undefined ? { key } : { key, value: wanted }];
-  });
+  if (!Array.isArray(value) || value.length === 0) return null;
+  const conditions = (value as readonly Json[]).map(readCondition);
+  return conditions.every((condition) => condition !== undefined) ? conditions : null;
+}
+
+function readCondition(item: Json): FieldCondition | undefined {
+  if (!Array.isArray(item)) return undefined;
+  const [key, wanted] = item as readonly (Json | undefined)[];
+  if (typeof key !== "string") return undefined;
+  return wanted === undefined ? { key } : { key, value: wanted };
 }
 
 /** Settings with the declared default of every one that was left out. */
@@ -157,7 +161,8 @@ function choiceText({ choices }: ConfigField, value: Json): string {
   return `"${shown}" is not a valid choice. Possible is ${choices.join(", ")}.`;
 }
 
-function isJsonText(text: string): boolean {
+/** Whether a text can be parsed as JSON. */
+export function isJsonText(text: string): boolean {
   try {
     JSON.parse(text);
     return true;

@@ -66,6 +66,8 @@ export interface TransformationConfig {
   readonly order: number;
   /** Settings as given, secrets in clear; attachments are kept apart. */
   readonly config: JsonObject;
+  /** Settings that were given as secrets: they are not shown, whatever is declared of them by now. */
+  readonly secretKeys: readonly string[];
   /** Shown instead of the transformation's; `null` for that. */
   readonly name: string | null;
   readonly description: string | null;

@@ -1,4 +1,4 @@
-import type { Json } from "@hedgerow/core/json";
+import type { Json, JsonObject } from "@hedgerow/core/json";
 
 /** Kinds of items whose changes are kept, as the wire calls them. */
 export const ACTIVITY_SCOPES = [
@@ -47,6 +47,12 @@ export interface FieldChange {
   readonly after: Json;
 }
 
+/** A job of a transformation that somebody had run. */
+export interface TriggeredJob {
+  readonly name: string;
+  readonly payload: JsonObject;
+}
+
 /** What somebody did to an item, as told by whoever carries it out. */
 export interface ActivityDraft {
   readonly scope: ActivityScope;
@@ -57,6 +63,8 @@ export interface ActivityDraft {
   /** What the item is called. */
   readonly name: string;
   readonly changes: readonly FieldChange[];
+  /** Of `job_triggered`. */
+  readonly job?: TriggeredJob;
 }
 
 /** A kept activity. */

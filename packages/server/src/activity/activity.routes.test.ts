@@ -41,10 +41,12 @@ describe("the activity of a project over HTTP", () => {
       scope: "FeatureFlag",
       item_id: String(flag.id),
       detail: {
+        id: String(flag.id),
         name: "watched",
         short_id: null,
         type: null,
         trigger: null,
+        merge: null,
         version: 2,
         changes: [
           { type: "FeatureFlag", action: "changed", field: "name", before: "old", after: "new" },

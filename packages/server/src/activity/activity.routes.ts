@@ -1,15 +1,18 @@
 import type { FastifyRequest } from "fastify";
 import { Type } from "typebox";
 import type { AccountStore } from "../accounts/account-store.ts";
+import type { Scope } from "../accounts/scopes.ts";
 import { usersById } from "../accounts/users-by-id.ts";
 import type { App } from "../http/app.ts";
 import { access, projectOf } from "../http/management-api.ts";
 import { pageNumberLinks, pageNumberOf } from "../http/page-number.ts";
+import { listAnswer, type Page, pageOf } from "../http/pagination.ts";
 import { pathIdOf, readId } from "../http/path-id.ts";
 import { queryText } from "../http/query-text.ts";
 import { ActivityPage, ActivityPageParameters, wireActivity } from "./activity.schemas.ts";
 import {
   ACTIVITY_SCOPES,
+  type Activity,
   type ActivityLog,
   type ActivityQuery,
   type ActivityScope,
@@ -52,7 +55,7 @@ export function activityRoutes(app: App, deps: ActivityRoutesDeps): void {
 
 /**
  * The activity of one kind of items: of all of them below `path`, and of one below its id.
- * @param find throws `not_found` for an id that the project has no item of
+ * @param deps.find throws `not_found` for an id that the project has no item of
  */
 export function itemActivityRoutes(
   app: App,
@@ -61,8 +64,13 @@ export function itemActivityRoutes(
     tag: string;
     scope: ActivityScope;
     find: (projectId: number, id: number) => Promise<unknown>;
+    /** Throws where nobody may read any of it. */
+    mayRead?: () => void;
+    /** What it takes to read; `activity_log:read` unless given. */
+    takes?: Scope;
   },
 ): void {
+  const reads = access(deps.takes ?? "activity_log:read");
   const schema = {
     tags: [deps.tag],
     querystring: Type.Object(ActivityPageParameters),
@@ -71,16 +79,19 @@ export function itemActivityRoutes(
   app.get(
     `${deps.path}/activity`,
     {
-      ...access("activity_log:read"),
+      ...reads,
       schema: { ...schema, summary: "List what was changed in all of them, newest first" },
     },
-    (request) =>
-      answerActivityPage(request, deps, { scope: deps.scope, itemId: null, authorId: null }),
+    async (request) => {
+      deps.mayRead?.();
+      const which = { scope: deps.scope, itemId: null, authorId: null };
+      return await answerActivityPage(request, deps, which);
+    },
   );
   app.get(
     `${deps.path}/:id/activity`,
     {
-      ...access("activity_log:read"),
+      ...reads,
       schema: { ...schema, summary: "List what was changed in one of them, newest first" },
     },
     async (request) => {
@@ -101,17 +112,41 @@ export async function answerActivityPage(
   { activityLog, accounts }: ActivityRoutesDeps,
   which: Pick<ActivityQuery, "scope" | "itemId" | "authorId">,
 ) {
+  const page = activityPageOf(request);
+  const found = await activityLog.list(projectOf(request).id, { ...which, ...page });
+  return writeActivityPage(request, page, found, accounts);
+}
+
+/** The page of activities that a request asks for: by `page`, or by `offset` as other lists. */
+export function activityPageOf(request: FastifyRequest): Page {
   const { page, limit } = pageNumberOf(request);
-  const query = { ...which, limit, offset: (page - 1) * limit };
-  const { count, activities } = await activityLog.list(projectOf(request).id, query);
+  return isByOffset(request)
+    ? { ...pageOf(request), limit }
+    : { limit, offset: (page - 1) * limit };
+}
+
+/** The answer of a page of activities, with links of the kind that it was asked for by. */
+export async function writeActivityPage(
+  request: FastifyRequest,
+  page: Page,
+  { count, activities }: { count: number; activities: readonly Activity[] },
+  accounts: Pick<AccountStore, "user">,
+) {
+  const { limit, offset } = page;
   const users = await usersById(
     accounts,
     activities.map(({ authorId }) => authorId),
   );
-  return {
-    results: activities.map((activity) => wireActivity(activity, users)),
-    ...pageNumberLinks(request, { page, hasMore: page * limit < count }),
-    count,
-    total_count: count,
-  };
+  const results = activities.map((activity) => wireActivity(activity, users));
+  const links = isByOffset(request)
+    ? listAnswer(request, page, { count, results })
+    : pageNumberLinks(request, { page: offset / limit + 1, hasMore: offset + limit < count });
+  const { next, previous } = links;
+  return { results, next, previous, count, total_count: count };
+}
+
+function isByOffset({ query }: FastifyRequest): boolean {
+  return (
+    /^\d{1,15}$/.test(queryText(query, "offset") ?? "") && queryText(query, "page") === undefined
+  );
 }

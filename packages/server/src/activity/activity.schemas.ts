@@ -3,7 +3,7 @@ import type { User } from "../accounts/account-store.ts";
 import { UserBasic, wireAuthor } from "../accounts/accounts.schemas.ts";
 import { wireFieldName } from "../http/wire-field-name.ts";
 import { wireInstant } from "../http/wire-instant.ts";
-import { Nullable } from "../http/wire-schemas.ts";
+import { AnyObject, Nullable } from "../http/wire-schemas.ts";
 import { ACTIVITIES, type Activity, type FieldChange } from "./activity-log.ts";
 
 const Change = Type.Object({
@@ -23,10 +23,18 @@ export const WireActivity = Type.Object(
     scope: Type.String(),
     item_id: Type.String(),
     detail: Type.Object({
+      id: Type.String({ description: "That of the item." }),
       name: Type.String(),
       short_id: Type.Null(),
       type: Type.Null(),
-      trigger: Type.Null(),
+      trigger: Nullable(
+        Type.Object({
+          job_type: Type.String(),
+          job_id: Type.Null(),
+          payload: AnyObject,
+        }),
+      ),
+      merge: Type.Null(),
       version: Nullable(Type.Integer()),
       changes: Nullable(Type.Array(Change)),
     }),
@@ -48,6 +56,11 @@ export const ActivityPage = Type.Object({
 
 export const ActivityPageParameters = {
   page: Type.Optional(Type.String({ description: "Number of the page, from 1." })),
+  offset: Type.Optional(
+    Type.String({
+      description: "The initial index from which to return activities, without page.",
+    }),
+  ),
   limit: Type.Optional(Type.String({ description: "Activities per page, 10 unless given." })),
 };
 
@@ -63,13 +76,17 @@ export function wireActivity(
     scope: activity.scope,
     item_id: activity.itemId,
     detail: {
+      id: activity.itemId,
       name: activity.name,
       short_id: null,
       type: null,
-      trigger: null,
+      trigger: activity.job
+        ? { job_type: activity.job.name, job_id: null, payload: activity.job.payload }
+        : null,
+      merge: null,
       version: activity.itemVersion,
       changes:
-        activity.activity === "created"
+        activity.activity === "created" || activity.job
           ? null
           : activity.changes.map((change) => wireChange(activity.scope, change)),
     },

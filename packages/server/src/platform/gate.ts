@@ -36,3 +36,22 @@ export function createGate({
     },
   };
 }
+
+/** A {@link Gate} for each of many things, there for as long as work is in it. */
+export function createGates(bounds: Parameters<typeof createGate>[0]) {
+  const gates = new Map<number, { readonly gate: Gate; users: number }>();
+  return {
+    /** As {@link Gate.through}, by the gate of one thing. */
+    async through<Result>(id: number, work: () => Promise<Result>): Promise<Result | "full"> {
+      const entry = gates.get(id) ?? { gate: createGate(bounds), users: 0 };
+      gates.set(id, entry);
+      entry.users += 1;
+      try {
+        return await entry.gate.through(work);
+      } finally {
+        entry.users -= 1;
+        if (entry.users === 0) gates.delete(id);
+      }
+    },
+  };
+}

@@ -156,7 +156,7 @@ export async function transformationsPipeline(
         {
           ...{ transformationId: transformation.id, enabled: true, name: null, description: null },
           order: settings.order ?? transformation.id,
-          config: settings.config ?? {},
+          ...{ config: settings.config ?? {}, secretKeys: [] },
           allowedHosts: settings.allowedHosts ?? [],
           ...{ problem: null, deleted: false },
         },

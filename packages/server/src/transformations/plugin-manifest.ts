@@ -51,7 +51,8 @@ export function readManifest(
     return value;
   };
   const configSchema = ownValue(manifest, "config") ?? undefined;
-  if (configSchema !== undefined) checkConfigSchema(configSchema, refuse);
+  const problem = configSchema === undefined ? undefined : configSchemaProblem(configSchema);
+  if (problem !== undefined) throw refuse(`"config" ${problem}`);
   if (ownValue(manifest, "stateless") === true && !isEmpty(configSchema)) {
     throw new Refusal("invalid_input", "Stateless plugins cannot have a config!");
   }
@@ -84,17 +85,17 @@ export function checkPosthogVersion({ posthogVersion }: PluginManifest): void {
 }
 
 /**
- * Refuses what cannot be a declaration of settings: neither a list of objects nor an object of them
- * by key.
+ * Why something cannot be a declaration of settings, which is a list of objects or an object of them
+ * by key, to go on from its name; `undefined` where it can.
  */
-function checkConfigSchema(schema: Json, refuse: (detail: string) => Refusal): void {
+export function configSchemaProblem(schema: Json): string | undefined {
   const items = Array.isArray(schema)
     ? (schema as readonly Json[])
     : isJsonObject(schema)
       ? Object.values(schema)
       : undefined;
-  if (!items) throw refuse('"config" is neither a list nor an object.');
-  if (!items.every(isJsonObject)) throw refuse('"config" holds what is not an object.');
+  if (!items) return "is neither a list nor an object.";
+  return items.every(isJsonObject) ? undefined : "holds what is not an object.";
 }
 
 function isEmpty(schema: Json | undefined): boolean {

@@ -176,6 +176,45 @@ describe("settings", () => {
     }
   });
 
+  test("[TM-51] what was given as a secret stays one, whatever is declared later, until another value is given", async () => {
+    const plugin = await newPlugin([{ key: "k", type: "string", secret: true }, { key: "open" }]);
+    const { id } = await newConfig({ config: { k: "TOPSECRET", open: "o" } }, plugin);
+    const declare = (config_schema: object) =>
+      api.send("PATCH", `${plugins}/${plugin}`, { config_schema });
+    for (const schema of [
+      [
+        { key: "k", type: "string" },
+        { key: "open", secret: true },
+      ],
+      [],
+    ]) {
+      await declare(schema);
+      const shown = [
+        await get(`/${id}`),
+        await get(),
+        await patch(`/${id}`, { order: 3 }),
+        await patch(`/${id}`, { config: { k: MASK, open: "p" } }),
+        await patch(`/${id}`, { config: { open: "q" } }),
+        await get(`/${id}/activity?limit=100`),
+      ];
+      for (const { text, status } of shown) {
+        expect(status).toBe(200);
+        expect(text).not.toContain("TOPSECRET");
+      }
+      const config = (await api.configStore.config(projectId(), id))?.config;
+      expect(config?.config).toEqual({ k: "TOPSECRET", open: "q" });
+    }
+    // Given in the open, it is no secret any more; given as a secret meanwhile, it is one now.
+    const given = await patch(`/${id}`, { config: { k: "told", open: MASK } });
+    expect(given.body.config).toEqual({ k: "told", open: MASK });
+    expect((await patch(`/${id}`, { config: { k: null, open: null } })).body.config).toEqual({
+      k: null,
+      open: null,
+    });
+    const { text } = await get(`/${id}/activity?limit=100`);
+    expect(text).not.toContain("TOPSECRET");
+  });
+
   test("[TM-52] what does not fit what is declared is refused, by the setting's name", async () => {
     const plugin = await newPlugin();
     for (const [config, code, attr] of [
@@ -185,8 +224,10 @@ describe("settings", () => {
       [{ rules: "{" }, "invalid_input", "config__rules"],
       [{ secret: ["x"] }, "invalid_input", "config__secret"],
     ] as const) {
-      const answer = await post("", { plugin, order: 1, config });
+      const answer = await post("", { plugin, enabled: true, order: 1, config });
       expect(answer).toMatchObject({ status: 400, body: { code, attr } });
+      const draft = await post("", { plugin, order: 1, config });
+      expect([config, draft.status]).toEqual([config, code === "required" ? 201 : 400]);
     }
     const { id } = await newConfig({ config: { mode: "signed", secret: "" } }, plugin);
     expect(await patch(`/${id}`, { config: { mode: "x" } })).toMatchObject({ status: 400 });
@@ -202,8 +243,14 @@ describe("settings", () => {
       body: { attr: "config__a", code: "required" },
     });
     expect((await post("", { plugin, enabled: true })).status).toBe(400);
+    expect((await post("", { plugin, enabled: false, config: {} })).status).toBe(201);
+    expect((await patch(`/${body.id}`, { config: { b: 1 } })).status).toBe(200);
+    expect((await patch(`/${body.id}`, { enabled: false, config: {} })).status).toBe(200);
+    expect((await patch(`/${body.id}`, { enabled: true, config: {} })).status).toBe(400);
     const enabled = await patch(`/${body.id}`, { enabled: true, config: { a: "" } });
     expect(enabled.body).toMatchObject({ enabled: true, config: { a: "" } });
+    expect((await patch(`/${body.id}`, { config: {} })).status).toBe(400);
+    expect((await patch(`/${body.id}`, { enabled: false, config: {} })).body.config).toEqual({});
   });
 
   test.each([
@@ -336,6 +383,9 @@ describe("what it did", () => {
     expect(await messages("")).toEqual(["last", "Another THING", "one thing"]);
     expect(await messages("?search=thing")).toEqual(["Another THING", "one thing"]);
     expect(await messages("?type_filter=ERROR")).toEqual(["Another THING"]);
+    expect(await messages("?type=error")).toEqual(["Another THING"]);
+    expect(await messages("?type=ERROR,WARN&type_filter=INFO")).toHaveLength(3);
+    expect(await messages("?type=&type_filter=")).toHaveLength(3);
     expect(await messages("?type_filter=ERROR&type_filter=INFO&limit=1&offset=2")).toEqual([
       "one thing",
     ]);
@@ -359,9 +409,15 @@ describe("what it did", () => {
     for (const [query, attr] of [
       ["after=x", "after"],
       ["type_filter=LOUD", "type_filter"],
+      ["type=zzz", "type"],
+      ["type=ERROR&type=zzz", "type"],
     ] as const) {
       expect(await get(`/${id}/logs?${query}`)).toMatchObject({ status: 400, body: { attr } });
     }
+    expect((await get(`/${id}/logs?type=zzz`)).body).toMatchObject({
+      code: "invalid_choice",
+      detail: '"zzz" is not a valid choice. Possible is DEBUG, LOG, INFO, WARN, ERROR.',
+    });
     expect((await get("/999999/logs")).status).toBe(404);
   });
 
@@ -409,7 +465,14 @@ describe("what it did", () => {
     ]);
     expect((await get(`/${id}/activity`)).body.results[0]).toMatchObject({
       activity: "job_triggered",
+      detail: {
+        id: String(id),
+        trigger: { job_type: "sweep", job_id: null, payload: { a: 1 } },
+        changes: null,
+        merge: null,
+      },
     });
+    expect((await get(`/${id}/activity`)).body.results[1].detail.trigger).toBeNull();
     expect(await post(`/${id}/job`, { job: { type: "none" } })).toMatchObject({
       status: 400,
       body: { attr: "job__type" },
@@ -421,6 +484,85 @@ describe("what it did", () => {
       body: { attr: "enabled" },
     });
   });
+});
+
+test("[TM-60] a job's payload is what publicJobs declares, with the defaults of what is left out", async () => {
+  const source = {
+    "index.js": "export const jobs = { sweep() {}, inner() {} }",
+    "plugin.json": JSON.stringify({
+      publicJobs: {
+        sweep: {
+          payload: {
+            n: { type: "number", required: true },
+            name: { type: "string", required: true, default: "all" },
+            since: { type: "date" },
+            deep: { type: "boolean" },
+            more: { type: "json" },
+          },
+        },
+      },
+    }),
+  };
+  const plugin = (await api.send("POST", plugins, { plugin_type: "source", source })).body.id;
+  const { id } = await newConfig({}, plugin);
+  const run = (type: string, payload?: object) => post(`/${id}/job`, { job: { type, payload } });
+  for (const [payload, code, key] of [
+    [undefined, "required", "n"],
+    [{}, "required", "n"],
+    [{ n: null }, "required", "n"],
+    [{ n: "5" }, "invalid_input", "n"],
+    [{ n: 5, name: 5 }, "invalid_input", "name"],
+    [{ n: 5, since: "soon" }, "invalid_input", "since"],
+    [{ n: 5, deep: "yes" }, "invalid_input", "deep"],
+    [{ n: 5, more: "{" }, "invalid_input", "more"],
+  ] as const) {
+    expect([payload, await run("sweep", payload)]).toMatchObject([
+      payload,
+      { status: 400, body: { code, attr: `job__payload__${key}` } },
+    ]);
+  }
+  const full = { n: 1.5, since: "2026-01-01", deep: false, more: '{"a":1}', extra: {} };
+  expect((await run("sweep", full)).status).toBe(200);
+  expect((await run("inner", { any: "thing" })).status).toBe(200);
+  const due = await api.jobs.due(new Date("2027-01-01"), 1000);
+  expect(due.filter(({ configId }) => configId === id).map(({ payload }) => payload)).toEqual([
+    { ...full, name: "all" },
+    { any: "thing" },
+  ]);
+});
+
+test("[TM-66] PUT takes a whole config: what is required of one has to be there", async () => {
+  const plugin = await newPlugin();
+  const { id } = await newConfig({ config: { mode: "plain" } }, plugin);
+  const put = (body: object) => api.send("PUT", `${configs}/${id}`, body);
+  for (const [body, code, attr] of [
+    [{}, "required", "plugin"],
+    [{ plugin }, "required", "order"],
+    [{ order: 1 }, "required", "plugin"],
+    [{ plugin: await newPlugin(), order: 1 }, "invalid_input", "plugin"],
+    [{ plugin, order: "first" }, "invalid_input", "order"],
+  ] as const) {
+    expect(await put(body)).toMatchObject({ status: 400, body: { code, attr } });
+  }
+  expect(await put({ plugin, order: 4, enabled: false })).toMatchObject({
+    status: 200,
+    body: { order: 4, enabled: false, config: { mode: "plain" } },
+  });
+  const form = await api.send("PUT", `${configs}/${id}`, `plugin=${plugin}&order=5`, {
+    headers: { "content-type": "application/x-www-form-urlencoded" },
+  });
+  expect(form).toMatchObject({ status: 200, body: { order: 5 } });
+  expect((await api.send("PUT", `${configs}/999999`, {})).status).toBe(404);
+});
+
+test("[TM-42] the activity of configs is read with plugin:read", async () => {
+  const { id } = await newConfig();
+  const reader = { key: await api.keyWith("plugin:read") };
+  const stranger = { key: await api.keyWith("activity_log:read") };
+  for (const path of ["/activity", `/${id}/activity`]) {
+    expect((await api.send("GET", configs + path, undefined, reader)).status).toBe(200);
+    expect((await api.send("GET", configs + path, undefined, stranger)).status).toBe(403);
+  }
 });
 
 describe("a trial", () => {
@@ -488,6 +630,39 @@ describe("a trial", () => {
     expect(saved.body.results[0].after.properties.mode).toBe("plain");
     expect((await api.send("GET", `${plugins}/${plugin}`)).body.version).toBe(1);
     expect((await get(`/${id}/logs`)).body.count).toBe(0);
+  });
+
+  test("[TM-58] a source that is not saved is given the mask of stored secrets, and those of the request", async () => {
+    const plugin = await newPlugin([
+      { key: "k", type: "json", secret: true, required: true },
+      { key: "none", secret: true },
+      { key: "open" },
+    ]);
+    const settings = { k: '"TOPSECRET"', open: "o", none: "" };
+    const { id } = await newConfig({ config: settings }, plugin);
+    const index = "export const processEvent = (e, { config }) => ({ ...e, properties: config });";
+    const seenBy = async (body: object) => {
+      const answer = await post(`/${id}/test`, { events: [{ event: "x" }], ...body });
+      expect(answer).toMatchObject({ status: 200, body: { start_error: null } });
+      return answer.body.results[0].after.properties;
+    };
+    const masked = { k: MASK, none: "", open: "o" };
+    const undeclared = { "index.js": index, "plugin.json": '{"config":[{"key":"k"}]}' };
+    const source = { "index.js": index };
+    expect(await seenBy({ source })).toMatchObject(masked);
+    expect(await seenBy({ source: undeclared })).toMatchObject(masked);
+    expect(await seenBy({ source, config: { k: MASK, open: "p" } })).toMatchObject({
+      ...{ k: MASK, open: "p" },
+    });
+    expect(await seenBy({ source, config: { open: "p" } })).toMatchObject({ k: MASK, open: "p" });
+    expect(await seenBy({ source, config: { k: '"mine"' } })).toMatchObject({ k: '"mine"' });
+    expect((await post(`/${id}/test`, { source, events: [] })).text).not.toContain("TOPSECRET");
+    await api.send("PATCH", `${plugins}/${plugin}`, { config_schema: [] });
+    expect(await seenBy({ source })).toMatchObject(masked);
+    await api.send("PATCH", `${plugins}/${plugin}/update_source`, source);
+    // What is saved works with the settings as they are, under whatever name it is sent.
+    expect(await seenBy({})).toMatchObject(settings);
+    expect(await seenBy({ source })).toMatchObject(settings);
   });
 
   test("[TM-58] takes recent events, oldest first, where none are given", async () => {

@@ -1,5 +1,6 @@
 import { type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
 import { addDurations } from "@hedgerow/core/transformations/durations";
+import { readJobPayload } from "@hedgerow/core/transformations/public-jobs";
 import type { FastifyRequest } from "fastify";
 import { type Static, Type } from "typebox";
 import type { AccountStore } from "../accounts/account-store.ts";
@@ -7,6 +8,7 @@ import { itemActivityRoutes } from "../activity/activity.routes.ts";
 import type { ActivityLog } from "../activity/activity-log.ts";
 import type { App } from "../http/app.ts";
 import { Refusal } from "../http/errors.ts";
+import { invalidChoiceText } from "../http/invalid-choice.ts";
 import { access, callerOf, organizationOf, projectOf, takesForms } from "../http/management-api.ts";
 import { ListOf, listAnswer, PageQuery, pageOf } from "../http/pagination.ts";
 import { pathIdOf, readId } from "../http/path-id.ts";
@@ -24,6 +26,7 @@ import {
   PluginConfig,
   PluginLog,
   PluginMetrics,
+  PutPluginConfigBody,
   RearrangeBody,
   TrialAnswer,
   TrialBody,
@@ -83,6 +86,8 @@ export function transformationConfigRoutes(
     path: CONFIGS,
     tag: tags[0] ?? "",
     scope: "PluginConfig",
+    takes: "plugin:read",
+    mayRead: configs.mayRead,
     find: (projectId, id) => configs.config({ id: projectId }, id),
   });
 
@@ -103,6 +108,11 @@ export function transformationConfigRoutes(
   };
   const wireInList = async (view: ConfigView) =>
     wirePluginConfig(view, { deliveryRate: await deliveryRate(view) });
+
+  /** For bodies that lack what is required: that there is no such config is said first. */
+  const writesKnown = access("plugin:write", "project", (request) =>
+    configs.config(projectOf(request), pathIdOf(request)),
+  );
 
   app.get(
     CONFIGS,
@@ -196,10 +206,23 @@ export function transformationConfigRoutes(
     async (request) => wire(await configs.config(projectOf(request), pathIdOf(request))),
   );
 
-  for (const method of ["PATCH", "PUT"] as const) {
-    app.route({
-      method,
-      url: CONFIG,
+  const change = async (
+    request: FastifyRequest,
+    body: Static<typeof PatchPluginConfigBody>,
+  ): Promise<Static<typeof PluginConfig>> => {
+    const view = await configs.update(
+      projectOf(request),
+      pathIdOf(request),
+      configChangeOf(body),
+      attachmentChangeOf(body),
+      callerOf(request).user.id,
+    );
+    return wire(view);
+  };
+
+  app.patch(
+    CONFIG,
+    {
       ...takesFiles,
       schema: {
         tags,
@@ -207,19 +230,29 @@ export function transformationConfigRoutes(
         body: PatchPluginConfigBody,
         response: { 200: PluginConfig },
       },
-      handler: async (request) => {
-        const body = request.body as Static<typeof PatchPluginConfigBody>;
-        const view = await configs.update(
-          projectOf(request),
-          pathIdOf(request),
-          configChangeOf(body),
-          attachmentChangeOf(body),
-          callerOf(request).user.id,
-        );
-        return wire(view);
+    },
+    (request) => change(request, request.body),
+  );
+
+  app.put(
+    CONFIG,
+    {
+      config: { ...writesKnown.config, ...takesForms(bodyOfConfigForm) },
+      schema: {
+        tags,
+        summary: "Change a config, with what every config has to have",
+        body: PutPluginConfigBody,
+        response: { 200: PluginConfig },
       },
-    });
-  }
+    },
+    async (request) => {
+      const { config } = await configs.config(projectOf(request), pathIdOf(request));
+      if (request.body.plugin !== config.transformationId) {
+        throw new Refusal("invalid_input", "A config stays with its plugin.", { attr: "plugin" });
+      }
+      return change(request, request.body);
+    },
+  );
 
   app.delete(
     CONFIG,
@@ -284,6 +317,7 @@ export function transformationConfigRoutes(
           type_filter: Type.Optional(
             Type.String({ description: `Types of lines, with commas: ${LOG_TYPES.join(", ")}.` }),
           ),
+          type: Type.Optional(Type.String({ description: "The same." })),
         }),
         response: { 200: ListOf(PluginLog) },
       },
@@ -356,9 +390,7 @@ export function transformationConfigRoutes(
   app.post(
     `${CONFIG}/job`,
     {
-      ...access("plugin:write", "project", (request) =>
-        configs.config(projectOf(request), pathIdOf(request)),
-      ),
+      ...writesKnown,
       schema: {
         tags,
         summary: "Run one of a transformation's jobs",
@@ -367,7 +399,7 @@ export function transformationConfigRoutes(
       },
     },
     async (request) => {
-      const { type, payload = {} } = request.body.job;
+      const { type, payload: given = {} } = request.body.job;
       const { config, transformation } = await configs.config(
         projectOf(request),
         pathIdOf(request),
@@ -382,17 +414,24 @@ export function transformationConfigRoutes(
           attr: "enabled",
         });
       }
+      const read = readJobPayload(transformation.publicJobs, type, given as JsonObject);
+      if (read.kind === "unfit") {
+        const code = read.reason === "required" ? "required" : "invalid_input";
+        throw new Refusal(code, read.message, { attr: `job__payload__${read.key}` });
+      }
+      const { payload } = read;
       const added = await jobs.add({
         projectId: config.projectId,
         configId: config.id,
         name: type,
-        payload: payload as Json,
+        payload,
         runAt: clock(),
         hops: 0,
       });
       if (added === "gone") throw new Refusal("not_found", "Not found.");
       if (added === "full") throw new Refusal("throttled", "Too many jobs wait already.");
-      await configs.noteJob(projectOf(request), config.id, type, callerOf(request).user.id);
+      const job = { name: type, payload };
+      await configs.noteJob(projectOf(request), config.id, job, callerOf(request).user.id);
       return {};
     },
   );
@@ -446,22 +485,22 @@ function periodOf(request: FastifyRequest) {
 
 type LogType = (typeof LOG_TYPES)[number];
 
-/** `type_filter` once, more than once, or with commas; what is none of the types is refused. */
+/** `type_filter` or `type` once, more than once, or with commas; what is none of the types is refused. */
 function logTypesOf(request: FastifyRequest): readonly LogType[] | undefined {
-  const given = (request.query as Record<string, unknown>).type_filter;
-  const names = [given]
-    .flat()
-    .flatMap((text) => (typeof text === "string" ? text.split(",") : []))
-    .map((name) => name.trim().toUpperCase())
-    .filter((name) => name !== "");
-  if (names.length === 0) return undefined;
-  return names.map((name) => {
-    const type = LOG_TYPES.find((known) => known === name);
-    if (type) return type;
-    throw new Refusal("invalid_choice", `"${name}" is not a valid choice.`, {
-      attr: "type_filter",
-    });
-  });
+  const query = request.query as Record<string, unknown>;
+  const types = ["type_filter", "type"].flatMap((attr) =>
+    [query[attr]]
+      .flat()
+      .flatMap((text) => (typeof text === "string" ? text.split(",") : []))
+      .map((name) => name.trim())
+      .filter((name) => name !== "")
+      .map((name) => {
+        const type = LOG_TYPES.find((known) => known === name.toUpperCase());
+        if (type) return type;
+        throw new Refusal("invalid_choice", invalidChoiceText(name, LOG_TYPES), { attr });
+      }),
+  );
+  return types.length === 0 ? undefined : types;
 }
 
 function jobNamesOf(capabilities: JsonObject): readonly Json[] {

@@ -51,9 +51,11 @@ export const PluginConfig = Type.Object(
 
 const HOST = "^(?:\\*\\.)?[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(?::[0-9]{1,5})?$";
 
+const ORDER = { minimum: -2_147_483_648, maximum: 2_147_483_647 };
+
 const writableFields = {
   enabled: Type.Optional(Type.Boolean()),
-  order: Type.Optional(Type.Integer({ minimum: -2_147_483_648, maximum: 2_147_483_647 })),
+  order: Type.Optional(Type.Integer(ORDER)),
   config: Type.Optional(AnyObject),
   name: Type.Optional(Nullable(Type.String({ maxLength: 400 }))),
   description: Type.Optional(Nullable(Type.String({ maxLength: 1000 }))),
@@ -69,6 +71,11 @@ const writableFields = {
 export const CreatePluginConfigBody = Type.Object({
   plugin: Type.Integer({ minimum: 1, maximum: 2_147_483_647 }),
   ...writableFields,
+});
+
+export const PutPluginConfigBody = Type.Object({
+  ...CreatePluginConfigBody.properties,
+  order: Type.Integer(ORDER),
 });
 
 export const PatchPluginConfigBody = Type.Object(writableFields);
@@ -202,7 +209,7 @@ export function wirePluginConfig(
     key,
     { uid: id, saved: true, size: sizeBytes, name: fileName, type: contentType },
   ]);
-  const shown = maskSecrets(config.config, configFieldsOf(transformation.configSchema));
+  const shown = maskSecrets(config, configFieldsOf(transformation.configSchema));
   return {
     id: config.id,
     plugin: config.transformationId,
@@ -325,7 +332,12 @@ export const TrialBody = Type.Object({
       description: "Unsaved files by name, null for one that is taken away; or index.ts alone.",
     }),
   ),
-  config: Type.Optional(AnyObject),
+  config: Type.Optional(
+    MapOf(Type.Unknown(), {
+      description:
+        "Settings to try in place of the stored ones. Stored secrets are given to the saved source only: others see their mask.",
+    }),
+  ),
   allowed_hosts: writableFields.allowed_hosts,
   events: Type.Optional(
     Type.Array(AnyObject, {

@@ -23,7 +23,7 @@ import type {
   TransformationConfigStore,
 } from "./transformation-config-store.ts";
 import type { TransformationStore } from "./transformation-store.ts";
-import { ACCESS_LEVELS, type AccessLevel } from "./transformations.ts";
+import { type AccessLevel, refuseBelow } from "./transformations.ts";
 
 /** What is shown in place of a secret, and taken to mean the stored one (posthog-api 6.7). */
 const SECRET_MASK = "**************** POSTHOG SECRET FIELD ****************";
@@ -47,6 +47,8 @@ const MAX_CONFIG_CHARS = 1_000_000;
 
 /** Configs as their projects handle them. Ids of other projects' configs are unknown ids (404). */
 export interface TransformationConfigs {
+  /** Throws where the operator lets nobody see configs. */
+  mayRead(): void;
   list(
     project: Project,
     query: {
@@ -76,8 +78,13 @@ export interface TransformationConfigs {
     authorId: number,
   ): Promise<readonly ConfigView[]>;
   attachment(project: Project, id: number, key: string): Promise<Attachment>;
-  /** Keeps in the activity that somebody had a job run. */
-  noteJob(project: Project, id: number, job: string, authorId: number): Promise<void>;
+  /** Keeps in the activity that somebody had a job run, and with what. */
+  noteJob(
+    project: Project,
+    id: number,
+    job: { readonly name: string; readonly payload: JsonObject },
+    authorId: number,
+  ): Promise<void>;
   /** Enabled configs of an organization's projects that export events. */
   exporting(organizationId: string): Promise<readonly ConfigView[]>;
   /**
@@ -110,13 +117,7 @@ export function createTransformationConfigs({
   };
   clock: () => Date;
 }): TransformationConfigs {
-  const mayConfigure = (): void => {
-    if (ACCESS_LEVELS[accessLevel] >= ACCESS_LEVELS.config) return;
-    throw new Refusal(
-      "permission_denied",
-      "Your organization's plugin access level is insufficient.",
-    );
-  };
+  const mayConfigure = (): void => refuseBelow("config", accessLevel);
 
   const write = (authorId: number | null, attachments = NO_ATTACHMENTS): ConfigWrite => ({
     authorId,
@@ -147,6 +148,8 @@ export function createTransformationConfigs({
   };
 
   return {
+    mayRead: mayConfigure,
+
     async list(project, query) {
       mayConfigure();
       const { count, configs } = await store.list(project.id, query);
@@ -173,11 +176,14 @@ export function createTransformationConfigs({
         ...draft,
         transformationId,
         problem: null,
-        config: settled(draft.config ?? {}, transformation.configSchema, undefined),
+        ...settled(draft.config ?? {}, transformation.configSchema, undefined),
       };
       const given = new Set(attachments.put.map(({ key }) => key));
-      if (fields.enabled || draft.config)
-        refuseFaults(fields.config, transformation.configSchema, given);
+      if (fields.enabled || draft.config) {
+        refuseFaults(fields.config, transformation.configSchema, given, {
+          isDraft: !fields.enabled,
+        });
+      }
       const made = await store.create(
         project.id,
         fields.deleted ? { ...fields, enabled: false } : fields,
@@ -196,24 +202,24 @@ export function createTransformationConfigs({
         (current) => {
           const { transformation } = current;
           checkAttachments(attachments, transformation);
-          const config =
-            change.config &&
-            settled(change.config, transformation.configSchema, current.config.config);
-          const after = { ...current.config, ...change, ...(config && { config }) };
+          const settings =
+            change.config && settled(change.config, transformation.configSchema, current.config);
+          const after = { ...current.config, ...change, ...settings };
           const isEnabling = change.enabled === true && !current.config.enabled;
           if (
             after.deleted !== true &&
-            (config || isEnabling || attachments.removeKeys.length > 0)
+            (settings || isEnabling || attachments.removeKeys.length > 0)
           ) {
             refuseFaults(
               after.config,
               transformation.configSchema,
               keysAfter(current, attachments),
+              { isDraft: !after.enabled },
             );
           }
           return {
             ...change,
-            ...(config && { config }),
+            ...settings,
             ...(after.deleted && { enabled: false }),
             ...(isEnabling && { problem: null }),
           };
@@ -251,7 +257,8 @@ export function createTransformationConfigs({
             itemVersion: null,
             activity: "job_triggered",
             name: config.name ?? transformation.name,
-            changes: [{ field: "job", before: null, after: job }],
+            changes: [],
+            job,
           },
         ],
       });
@@ -307,15 +314,19 @@ function exportsEvents({ capabilities }: Transformation): boolean {
   return Array.isArray(methods) && methods.includes("exportEvents");
 }
 
+/** Settings and which of them are secret. */
+export type Settings = Pick<TransformationConfigFields, "config" | "secretKeys">;
+
 /**
  * Settings as they are kept: without what stands for attachments, and with the stored secret where
- * one was left out or came back masked.
+ * one was left out or came back masked. A secret stays one until another value takes its place,
+ * whatever is declared of it by then.
  */
 export function settled(
   config: JsonObject,
   configSchema: Json,
-  stored: JsonObject | undefined,
-): JsonObject {
+  stored: Settings | undefined,
+): Settings {
   if (
     JSON.stringify(config, (_, value) => (typeof value === "bigint" ? String(value) : value))
       .length > MAX_CONFIG_CHARS
@@ -329,26 +340,70 @@ export function settled(
     );
   }
   const kept = new Map<string, Json>(Object.entries(config));
-  for (const field of configFieldsOf(configSchema)) {
-    if (field.type === "attachment") kept.delete(field.key);
-    if (!field.secret) continue;
-    const value = kept.get(field.key);
-    if (value !== undefined && value !== SECRET_MASK) continue;
-    const secret = stored && ownValue(stored, field.key);
-    if (secret === undefined) kept.delete(field.key);
-    else kept.set(field.key, secret);
+  const fields = configFieldsOf(configSchema);
+  const declared = secretKeysOf(fields);
+  const secretKeys: string[] = [];
+  for (const key of new Set([...declared, ...(stored?.secretKeys ?? [])])) {
+    if (isNew(kept.get(key))) {
+      if (declared.has(key)) secretKeys.push(key);
+      continue;
+    }
+    const secret = stored && ownValue(stored.config, key);
+    kept.delete(key);
+    if (secret === undefined) continue;
+    kept.set(key, secret);
+    secretKeys.push(key);
   }
-  return Object.fromEntries(kept);
+  for (const { key, type } of fields) if (type === "attachment") kept.delete(key);
+  return {
+    config: Object.fromEntries(kept),
+    secretKeys: secretKeys.filter((key) => kept.has(key)),
+  };
 }
 
-/** Settings as they may be shown: secrets masked (posthog-api 6.7). */
-export function maskSecrets(config: JsonObject, fields: readonly ConfigField[]): JsonObject {
-  const secret = new Set(fields.filter((field) => field.secret).map(({ key }) => key));
+/** Whether a value was sent for a secret, rather than nothing or the mask. */
+function isNew(value: Json | undefined): value is Json {
+  return value !== undefined && value !== SECRET_MASK;
+}
+
+function secretKeysOf(fields: readonly ConfigField[]): ReadonlySet<string> {
+  return new Set(fields.filter((field) => field.secret).map(({ key }) => key));
+}
+
+/**
+ * Settings as they may be shown (posthog-api 6.7): masked are what was given as a secret and what
+ * is declared as one now.
+ */
+export function maskSecrets(
+  { config, secretKeys }: Settings,
+  fields: readonly ConfigField[],
+): JsonObject {
+  const secret = new Set([...secretKeys, ...secretKeysOf(fields)]);
   return Object.fromEntries(
-    Object.entries(config).map(([key, value]) => [
-      key,
-      secret.has(key) && value !== null && value !== "" ? SECRET_MASK : value,
-    ]),
+    Object.entries(config).map(([key, value]) => [key, secret.has(key) ? masked(value) : value]),
+  );
+}
+
+function masked(value: Json): Json {
+  return value === null || value === "" ? value : SECRET_MASK;
+}
+
+/**
+ * Settings for code that may be anybody's: masked are stored secrets, but not what the caller gave.
+ * @param given what the caller gave, if anything
+ */
+export function maskStored(
+  settings: JsonObject,
+  stored: Settings,
+  fields: readonly ConfigField[],
+  given: JsonObject | undefined,
+): JsonObject {
+  const shown = maskSecrets({ config: settings, secretKeys: stored.secretKeys }, fields);
+  return Object.fromEntries(
+    Object.entries(shown).map(([key, value]) => {
+      const own = given && ownValue(given, key);
+      return [key, isNew(own) ? own : value];
+    }),
   );
 }
 
@@ -368,13 +423,19 @@ const FAULT_CODES = {
   choice: "invalid_choice",
 } as const satisfies Record<ConfigFault["kind"], string>;
 
-/** Throws a {@link Refusal} for the first setting that cannot be taken. */
+/**
+ * Throws a {@link Refusal} for the first setting that cannot be taken.
+ * @param isDraft nothing has to be there yet
+ */
 export function refuseFaults(
   config: JsonObject,
   configSchema: Json,
   attachments: ReadonlySet<string>,
+  { isDraft = false }: { isDraft?: boolean } = {},
 ): void {
-  const [fault] = validateConfig(config, configFieldsOf(configSchema), attachments);
+  const fault = validateConfig(config, configFieldsOf(configSchema), attachments).find(
+    ({ kind }) => !isDraft || kind !== "required",
+  );
   if (!fault) return;
   throw new Refusal(FAULT_CODES[fault.kind], fault.message, { attr: `config__${fault.key}` });
 }
@@ -471,17 +532,16 @@ function attachmentDrafts(
 
 /** Changed settings, each by its key; a changed secret shows that it changed and no more. */
 function settingChanges(before: ConfigView, after: ConfigView): readonly FieldChange[] {
-  const secret = new Set(
-    configFieldsOf(after.transformation.configSchema)
-      .filter((field) => field.secret)
-      .map(({ key }) => key),
-  );
+  const fields = configFieldsOf(after.transformation.configSchema);
   const [old, fresh] = [before.config.config, after.config.config];
+  const [oldShown, freshShown] = [
+    maskSecrets(before.config, fields),
+    maskSecrets(after.config, fields),
+  ];
   const keys = [...new Set([...Object.keys(old), ...Object.keys(fresh)])];
   return keys.flatMap((key) => {
-    const [from, to] = [ownValue(old, key) ?? null, ownValue(fresh, key) ?? null];
-    if (isDeepStrictEqual(from, to)) return [];
-    const show = (value: Json): Json => (secret.has(key) && value !== null ? SECRET_MASK : value);
-    return [{ field: key, before: show(from), after: show(to) }];
+    if (isDeepStrictEqual(ownValue(old, key) ?? null, ownValue(fresh, key) ?? null)) return [];
+    const show = (shown: JsonObject): Json => ownValue(shown, key) ?? null;
+    return [{ field: key, before: show(oldShown), after: show(freshShown) }];
   });
 }

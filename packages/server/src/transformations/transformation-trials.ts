@@ -17,13 +17,20 @@ import { Refusal } from "../http/errors.ts";
 import { readManifest } from "./plugin-manifest.ts";
 import type { TransformationConfigStore } from "./transformation-config-store.ts";
 import {
+  maskStored,
   refuseFaults,
   settled,
   type TransformationConfigs,
   unknownTransformation,
 } from "./transformation-configs.ts";
 import type { TransformationStore } from "./transformation-store.ts";
-import { patched, type SourcePatch } from "./transformations.ts";
+import {
+  type AccessLevel,
+  isSameSource,
+  patched,
+  refuseBelow,
+  type SourcePatch,
+} from "./transformations.ts";
 import {
   readTrialEvents,
   type TrialOutcome,
@@ -46,7 +53,10 @@ export interface TrialRequest {
   readonly eventName?: string;
 }
 
-/** Trying of sources and settings, saved or not, on events of a project: nothing of it has an effect. */
+/**
+ * Trying of sources and settings, saved or not, on events of a project: nothing of it has an effect.
+ * A source that is not saved takes what installing one does, and is given none of the stored secrets.
+ */
 export interface TransformationTrials {
   run(project: Project, configId: number | null, request: TrialRequest): Promise<TrialOutcome>;
 }
@@ -57,6 +67,7 @@ export function createTransformationTrials({
   transformations,
   tryTransformation,
   events,
+  accessLevel,
   siteUrl,
   newUuid,
   clock,
@@ -66,6 +77,7 @@ export function createTransformationTrials({
   transformations: Pick<TransformationStore, "transformation" | "version">;
   tryTransformation: TryTransformation;
   events: Pick<Events, "find">;
+  accessLevel: AccessLevel;
   siteUrl: string;
   newUuid: () => string;
   clock: () => Date;
@@ -92,6 +104,7 @@ export function createTransformationTrials({
 
   return {
     async run(project, configId, request) {
+      refuseBelow("config", accessLevel);
       const view = configId === null ? undefined : await configs.config(project, configId);
       const transformationId = view?.transformation.id ?? request.transformationId;
       const transformation =
@@ -110,11 +123,13 @@ export function createTransformationTrials({
       if (Object.keys(files).length === 0) {
         throw new Refusal("required", "This field is required.", { attr: "source" });
       }
+      const isSaved = isSameSource(saved, files);
+      if (!isSaved) refuseBelow("install", accessLevel);
       // The unsaved plugin.json declares the settings of the unsaved source.
       const configSchema =
         readManifest(files, "source")?.configSchema ?? transformation?.configSchema ?? [];
-      const stored = view?.config.config;
-      const config = settled(request.config ?? stored ?? {}, configSchema, stored);
+      const stored = view?.config;
+      const { config } = settled(request.config ?? stored?.config ?? {}, configSchema, stored);
       const keys = view?.attachments.map(({ key }) => key) ?? [];
       refuseFaults(config, configSchema, new Set(keys));
       const attachments = await Promise.all(
@@ -125,7 +140,17 @@ export function createTransformationTrials({
         configId: configId ?? 0,
         name: view?.config.name ?? transformation?.name ?? "test",
         files,
-        config: withDefaults(config, configFieldsOf(configSchema)),
+        config: withDefaults(
+          view && !isSaved
+            ? maskStored(
+                config,
+                view.config,
+                configFieldsOf(view.transformation.configSchema),
+                request.config,
+              )
+            : config,
+          configFieldsOf(configSchema),
+        ),
         attachments: attachments.filter((one): one is Attachment => one !== undefined),
         allowedHosts: request.allowedHosts ?? view?.config.allowedHosts ?? [],
         events: request.events

@@ -115,6 +115,7 @@ export async function openTransformationsApi(accessLevel: AccessLevel = "root") 
   const storedEvents: StoredEvent[] = [];
   const siteUrl = "https://hedgerow.test";
   const trials = createTransformationTrials({
+    accessLevel,
     configs,
     configStore,
     transformations: store,

@@ -231,6 +231,8 @@ describe("sources", () => {
     ['{"name":5}', 400],
     ['{"plugin_type":"remote"}', 400],
     ['{"config_schema":"x"}', 400],
+    ['{"config_schema":[1]}', 400],
+    ['{"config_schema":{"a":1}}', 400],
     ['{"is_global":"yes"}', 400],
     ['{"capabilities":[]}', 400],
     ['{"url":5}', 400],
@@ -241,6 +243,21 @@ describe("sources", () => {
     const answer = await api.send("POST", plugins, body);
     expect(answer.status).toBe(status);
     expect(Object.keys(answer.body).toSorted()).toEqual(["attr", "code", "detail", "type"]);
+  });
+
+  test("[TM-62] what cannot be of a new one cannot become of one", async () => {
+    const { id } = await made({ plugin_type: "source", name: "Changed" });
+    for (const [body, code, attr] of [
+      [{ plugin_type: "inline" }, "invalid_choice", "plugin_type"],
+      [{ config_schema: [1] }, "invalid_input", "config_schema"],
+      [{ config_schema: { a: 1 } }, "invalid_input", "config_schema"],
+      [{ config_schema: null }, "null", "config_schema"],
+    ] as const) {
+      for (const path of [`/${id}`, `/${id}/update_source`]) {
+        expect(await patch(path, body)).toMatchObject({ status: 400, body: { code, attr } });
+      }
+    }
+    expect((await get(`/${id}`)).body).toMatchObject({ plugin_type: "source", config_schema: {} });
   });
 
   test("[TM-62] names that objects inherit are only names", async () => {
@@ -254,6 +271,35 @@ describe("sources", () => {
     expect(text).toContain('"__proto__":"p"');
     expect(text).toContain('"constructor":"c"');
   });
+});
+
+test("[AC-59] a source may come as a form, of either kind", async () => {
+  const { id } = await made({ plugin_type: "source", name: "By form" });
+  const url = `${plugins}/${id}/update_source`;
+  const encoded = new URLSearchParams({ "index.ts": DROPS, name: "Named", is_global: "false" });
+  const sent = await api.send("PATCH", url, String(encoded), {
+    headers: { "content-type": "application/x-www-form-urlencoded" },
+  });
+  expect(sent).toMatchObject({
+    status: 200,
+    body: { version: 1, name: "Named", source: { "index.ts": DROPS } },
+  });
+  const multipart = (body: string) =>
+    api.send("PATCH", url, body, {
+      headers: { "content-type": "multipart/form-data; boundary=b" },
+    });
+  const part = `--b\r\nContent-Disposition: form-data; name="a.ts"; filename="a.ts"\r\n\r\nexport {}\r\n`;
+  expect((await multipart(`${part}--b--\r\n`)).body.source).toEqual({
+    "index.ts": DROPS,
+    "a.ts": "export {}",
+  });
+  for (const body of ["garbage", part]) {
+    expect(await multipart(body)).toMatchObject({ status: 400, body: { code: "parse_error" } });
+  }
+  const wrong = await api.send("PATCH", url, "is_global=perhaps", {
+    headers: { "content-type": "application/x-www-form-urlencoded" },
+  });
+  expect(wrong).toMatchObject({ status: 400, body: { attr: "is_global", code: "invalid_input" } });
 });
 
 describe("versions", () => {
@@ -306,12 +352,13 @@ describe("versions", () => {
       source: { "index.ts": DROPS },
     });
     const answers = await Promise.all(
-      ["a", "b", "c"].map((name) => patch(`/${id}/update_source`, { [`${name}.md`]: name })),
+      [..."abcdefghijkl"].map((name) => patch(`/${id}/update_source`, { [`${name}.md`]: name })),
     );
-    expect(answers.map(({ status }) => status)).toEqual([200, 200, 200]);
+    expect(answers.map(({ status }) => status)).toEqual(Array(12).fill(200));
     const { source, version } = (await get(`/${id}/source`)).body;
-    expect(version).toBe(4);
-    expect(Object.keys(source).toSorted()).toEqual(["a.md", "b.md", "c.md", "index.ts"]);
+    expect(version).toBe(13);
+    const names = [..."abcdefghijkl"].map((name) => `${name}.md`);
+    expect(new Set(Object.keys(source))).toEqual(new Set([...names, "index.ts"]));
   });
 });
 
@@ -483,6 +530,24 @@ describe("installs", () => {
     expect(renamed.status).toBe(200);
   });
 
+  test("[TM-37] an upgrade tells which settings no longer fit", async () => {
+    const before = { name: "Stricter", config: [{ key: "old" }, { key: "free" }, { key: "fits" }] };
+    const after = {
+      name: "Stricter",
+      config: [
+        { key: "old", type: "choice", choices: ["x"], required: true },
+        { key: "free", type: "json" },
+        { key: "fits", type: "choice", choices: ["kept"], required: true },
+      ],
+    };
+    const { id } = await made({ url: publish("stricter", before) });
+    const config = await configure(id, { config: { old: "kept", free: "{", fits: "kept" } });
+    publish("stricter", before, after);
+    expect((await post(`/${id}/upgrade`)).body.missing_settings).toEqual([
+      { plugin_config_id: config.id, team_id: api.home.projectId, keys: ["old", "free"] },
+    ]);
+  });
+
   test("[TM-37] what was written here has nothing to upgrade to", async () => {
     const { id } = await made({
       plugin_type: "source",
@@ -640,6 +705,22 @@ test("[TM-40] the activity tells who installed, changed and uninstalled what", a
     expect.objectContaining({ field: "version", before: 0, after: 1 }),
   );
   expect((await get("/activity?page=2&limit=6")).body.previous).toContain("page=1");
+  const { body: all } = await get("/activity?limit=6");
+  const third = await get("/activity?limit=2&offset=2");
+  expect(third.body).toEqual({
+    count: all.count,
+    total_count: all.count,
+    results: all.results.slice(2, 4),
+    next: expect.stringMatching(/activity\?limit=2&offset=4$/),
+    previous: expect.stringMatching(/activity\?limit=2$/),
+  });
+  const { body: odd } = await get("/activity?limit=2&offset=3");
+  expect(odd.results).toEqual(all.results.slice(3, 5));
+  expect((await get("/activity?limit=2&offset=x")).body.results).toEqual(all.results.slice(0, 2));
+  expect((await get(`/activity?offset=${all.count}`)).body).toMatchObject({
+    results: [],
+    next: null,
+  });
 });
 
 test("[TM-5] what runs in a project is told of each change before the change is answered", async () => {
@@ -685,6 +766,19 @@ describe("what the operator allows", () => {
       expect([level, answers.map(({ status }) => status)]).toEqual([level, statuses]);
       const organization = await limited.send("GET", url.replace("/plugins", ""));
       expect(organization.body.plugins_access_level).toBe(ACCESS_LEVELS[level]);
+      const configs = `/api/projects/${limited.home.projectId}/plugin_configs`;
+      for (const path of [`${url}/activity`, `${configs}/activity`, configs]) {
+        expect([path, (await limited.send("GET", path)).status]).toEqual([path, statuses[0]]);
+      }
+      // Code of one's own is as good as installed.
+      const source = { "index.js": DROPS };
+      const events = [{ event: "x" }];
+      const trial = await limited.send("POST", `${configs}/test`, { source, events });
+      expect([level, trial.status]).toEqual([level, statuses[1] === 201 ? 200 : 403]);
+      if (level === "none") {
+        const { body: refused } = await limited.send("POST", `${configs}/test`, { plugin: 1 });
+        expect(refused.detail).toBe("Your organization's plugin access level is insufficient.");
+      }
       if (level === "install") {
         expect(answers[2]?.body.detail).toBe("This organization can't manage global plugins!");
       }

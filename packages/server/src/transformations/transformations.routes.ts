@@ -2,16 +2,12 @@ import type { FastifyRequest } from "fastify";
 import { type Static, Type } from "typebox";
 import type { AccountStore } from "../accounts/account-store.ts";
 import { usersById } from "../accounts/users-by-id.ts";
-import {
-  ActivityPage,
-  ActivityPageParameters,
-  wireActivity,
-} from "../activity/activity.schemas.ts";
+import { activityPageOf, writeActivityPage } from "../activity/activity.routes.ts";
+import { ActivityPage, ActivityPageParameters } from "../activity/activity.schemas.ts";
 import type { ActivityLog } from "../activity/activity-log.ts";
 import type { App } from "../http/app.ts";
 import { Refusal } from "../http/errors.ts";
 import { access, callerOf, organizationOf } from "../http/management-api.ts";
-import { pageNumberLinks, pageNumberOf } from "../http/page-number.ts";
 import { ListOf, listAnswer, PageQuery, pageOf } from "../http/pagination.ts";
 import { pathIdOf, readId } from "../http/path-id.ts";
 import { queryText } from "../http/query-text.ts";
@@ -111,21 +107,13 @@ export function transformationRoutes(
       },
     },
     async (request) => {
-      const { page, limit } = pageNumberOf(request);
-      const { count, activities } = await activityLog.ofOrganization(
-        askerOf(request).organizationId,
-        { scopes: ["Plugin", "PluginConfig"], limit, offset: (page - 1) * limit },
-      );
-      const users = await usersById(
-        accounts,
-        activities.map(({ authorId }) => authorId),
-      );
-      return {
-        results: activities.map((activity) => wireActivity(activity, users)),
-        ...pageNumberLinks(request, { page, hasMore: page * limit < count }),
-        count,
-        total_count: count,
-      };
+      transformations.mayRead();
+      const page = activityPageOf(request);
+      const found = await activityLog.ofOrganization(askerOf(request).organizationId, {
+        scopes: ["Plugin", "PluginConfig"],
+        ...page,
+      });
+      return writeActivityPage(request, page, found, accounts);
     },
   );
 

@@ -10,7 +10,7 @@ import { Refusal } from "../http/errors.ts";
 import { presentFields } from "../http/present-fields.ts";
 import { wireInstant } from "../http/wire-instant.ts";
 import { AnyObject, MapOf, Nullable } from "../http/wire-schemas.ts";
-import type { PluginManifest } from "./plugin-manifest.ts";
+import { configSchemaProblem, type PluginManifest } from "./plugin-manifest.ts";
 import type { CompiledVersion, VersionSummary } from "./transformation-store.ts";
 import type {
   FileDifference,
@@ -81,7 +81,10 @@ export const UpgradedPlugin = Type.Object(
         team_id: Type.Integer(),
         keys: Type.Array(Type.String()),
       }),
-      { description: "Settings that the new version requires and a config does not have yet." },
+      {
+        description:
+          "Settings that the new version requires and a config does not have yet, and those whose value does not fit what it declares.",
+      },
     ),
     new_settings: Type.Array(
       Type.Object({ key: Type.String(), name: Type.String(), required: Type.Boolean() }),
@@ -185,8 +188,17 @@ export const UpdateSourceBody = Type.Object(
   { additionalProperties: true },
 );
 
-/** What a caller says of a transformation, besides its source. */
+/** What a caller says of a transformation, besides its source. Throws a {@link Refusal}. */
 export function pluginChangeOf(body: Static<typeof PatchPluginBody>): TransformationChange {
+  if (body.plugin_type === "inline") {
+    throw new Refusal("invalid_choice", "Inline plugins come with the service.", {
+      attr: "plugin_type",
+    });
+  }
+  const problem = body.config_schema && configSchemaProblem(body.config_schema as Json);
+  if (problem) {
+    throw new Refusal("invalid_input", `The schema ${problem}`, { attr: "config_schema" });
+  }
   return presentFields({
     type: body.plugin_type ?? undefined,
     name: body.name === null ? "" : body.name,

@@ -11,6 +11,7 @@ import { createTwoFilesPatch } from "diff";
 import type { AccountStore } from "../accounts/account-store.ts";
 import { changesBetween } from "../activity/describe-change.ts";
 import { Refusal } from "../http/errors.ts";
+import { createGates } from "../platform/gate.ts";
 import type { CatalogueEntry } from "./catalogue.ts";
 import { compileSource, readSourceFiles } from "./compile-source.ts";
 import { catalogueTag, type FetchedPlugin, type FetchPlugin } from "./fetch-plugin.ts";
@@ -36,6 +37,19 @@ import type {
 export const ACCESS_LEVELS = { none: 0, config: 3, install: 6, root: 9 } as const;
 
 export type AccessLevel = keyof typeof ACCESS_LEVELS;
+
+const INSUFFICIENT = "Your organization's plugin access level is insufficient.";
+
+/** Throws a {@link Refusal} where the operator allows less than what is wanted. */
+export function refuseBelow(
+  wanted: AccessLevel,
+  allowed: AccessLevel,
+  detail: string = INSUFFICIENT,
+): void {
+  if (ACCESS_LEVELS[allowed] < ACCESS_LEVELS[wanted]) {
+    throw new Refusal("permission_denied", detail);
+  }
+}
 
 /** Fields that a caller may give. */
 export type TransformationChange = Partial<
@@ -69,10 +83,11 @@ export interface TransformationView {
   readonly organizationName: string;
 }
 
-/** A config that lacks settings which the current version requires. */
+/** A config that lacks settings which the current version requires, or has some that it does not take. */
 export interface MissingSettings {
   readonly configId: number;
   readonly projectId: number;
+  /** Of both, in the order of their declaration. */
   readonly keys: readonly string[];
 }
 
@@ -102,6 +117,8 @@ export interface Asker {
  * unknown ids to it (404); those of another one, which it sees, it cannot change (403).
  */
 export interface Transformations {
+  /** Throws where the operator lets nobody see transformations. */
+  mayRead(): void;
   list(
     asker: Asker,
     page: { readonly limit: number; readonly offset: number },
@@ -165,8 +182,10 @@ export interface Transformations {
   ): Promise<TransformationView & { readonly files: TransformationFiles }>;
 }
 
-/** Times that a change is prepared anew because somebody else's came first. */
+/** Times that a change is prepared anew because one of another process came first. */
 const MAX_ATTEMPTS = 5;
+/** Changes of one source that wait for each other. */
+const MAX_WAITING_CHANGES = 100;
 const COMPARE_WITHIN_MS = 1_000;
 /** More are not looked at when somebody asks for all that an organization has. */
 const ALL = { limit: 1_000, offset: 0 };
@@ -196,12 +215,7 @@ export function createTransformations({
   onChanged: (projectId: number) => Promise<void>;
   clock: () => Date;
 }): Transformations {
-  const refuseBelow = (level: AccessLevel, detail: string): void => {
-    if (ACCESS_LEVELS[accessLevel] < ACCESS_LEVELS[level]) {
-      throw new Refusal("permission_denied", detail);
-    }
-  };
-  const mayRead = () => refuseBelow("config", INSUFFICIENT);
+  const mayRead = () => refuseBelow("config", accessLevel);
 
   const viewOf = async (transformation: Transformation): Promise<TransformationView> => {
     const organization = await accounts.organization(transformation.organizationId);
@@ -225,13 +239,17 @@ export function createTransformations({
         `This plugin installation is managed by another organization: ${organizationName}`,
       );
     }
-    refuseBelow("install", `Plugin ${doing} is not available for the current organization!`);
+    refuseBelow(
+      "install",
+      accessLevel,
+      `Plugin ${doing} is not available for the current organization!`,
+    );
     return found;
   };
 
   const mayBeGlobal = (change: TransformationChange): void => {
     if (change.isGlobal === true) {
-      refuseBelow("root", "This organization can't manage global plugins!");
+      refuseBelow("root", accessLevel, "This organization can't manage global plugins!");
     }
   };
 
@@ -289,11 +307,19 @@ export function createTransformations({
     };
   };
 
+  const sources = createGates({ maxRunning: 1, maxWaiting: MAX_WAITING_CHANGES });
+
   /**
-   * Saves files that `plan` makes of the current ones, as a new version. Prepared anew when another
-   * version came meanwhile.
+   * Saves files that `plan` makes of the current ones, as a new version, after those that this
+   * process saves already. Prepared anew when another version came meanwhile.
    */
-  const saveFiles = async (
+  const saveFiles = async (...of: Parameters<typeof saveFilesNow>) => {
+    const saved = await sources.through(of[1].id, () => saveFilesNow(...of));
+    if (saved === "full") throw new Refusal("throttled", "Too many changes of the source wait.");
+    return saved;
+  };
+
+  const saveFilesNow = async (
     asker: Asker,
     transformation: Transformation,
     plan: (
@@ -309,7 +335,7 @@ export function createTransformations({
     },
     change: TransformationChange & Partial<TransformationFields>,
   ): Promise<{ transformation: Transformation; files: TransformationFiles }> => {
-    let current = transformation;
+    let current = await seen(asker, transformation.id);
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const before = await filesOf(current);
       const { isNew, ...planned } = plan(before, current);
@@ -384,6 +410,8 @@ export function createTransformations({
   };
 
   return {
+    mayRead,
+
     async list(asker, page) {
       mayRead();
       const { count, transformations } = await store.list(asker.organizationId, page);
@@ -393,14 +421,9 @@ export function createTransformations({
     view: async (asker, id) => viewOf(await seen(asker, id)),
 
     async create(asker, request) {
-      refuseBelow("install", INSUFFICIENT);
+      refuseBelow("install", accessLevel);
       mayBeGlobal(request);
       const { url, source, ...change } = request;
-      if (request.type === "inline") {
-        throw new Refusal("invalid_choice", "Inline plugins come with the service.", {
-          attr: "plugin_type",
-        });
-      }
       if (url && request.type !== "source") {
         if (source !== undefined) {
           throw new Refusal("invalid_input", "Give a url or a source, not both.", {
@@ -523,7 +546,7 @@ export function createTransformations({
     },
 
     async repository(asker) {
-      refuseBelow("install", INSUFFICIENT);
+      refuseBelow("install", accessLevel);
       const { transformations } = await store.list(asker.organizationId, ALL);
       const own = new Map(
         transformations
@@ -589,8 +612,6 @@ interface PreparedSource {
   readonly manifest: PluginManifest | undefined;
   readonly change: TransformationChange;
 }
-
-const INSUFFICIENT = "Your organization's plugin access level is insufficient.";
 
 const NEW: TransformationFields = {
   type: "source",
@@ -690,7 +711,8 @@ export function patched(files: TransformationFiles, patch: SourcePatch): Transfo
   return Object.fromEntries(after);
 }
 
-function isSameSource(a: TransformationFiles, b: TransformationFiles): boolean {
+/** Whether files are the same, in whatever order. */
+export function isSameSource(a: TransformationFiles, b: TransformationFiles): boolean {
   const [left, right] = [new Map(Object.entries(a)), new Map(Object.entries(b))];
   return left.size === right.size && [...left].every(([name, text]) => right.get(name) === text);
 }
@@ -734,9 +756,7 @@ function missingSettings(
 ): readonly MissingSettings[] {
   return configs.flatMap(({ config, attachments }) => {
     const given = new Set(attachments.map(({ key }) => key));
-    const keys = validateConfig(config.config, fields, given)
-      .filter(({ kind }) => kind === "required")
-      .map(({ key }) => key);
+    const keys = validateConfig(config.config, fields, given).map(({ key }) => key);
     return keys.length === 0 ? [] : [{ configId: config.id, projectId: config.projectId, keys }];
   });
 }

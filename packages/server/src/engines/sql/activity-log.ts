@@ -5,6 +5,7 @@ import type {
   ActivityLog,
   ActivityScope,
   FieldChange,
+  TriggeredJob,
 } from "../../activity/activity-log.ts";
 import { decodeInstant, decodeJson, encodeInstant, encodeJson } from "./codec.ts";
 import type { Schema } from "./schema.ts";
@@ -103,6 +104,7 @@ export async function keepActivity(
       activity: draft.activity,
       name: draft.name,
       changes: encodeJson(draft.changes),
+      job: draft.job ? encodeJson(draft.job) : null,
       author_id: authorId,
       created_at: encodeInstant(now),
     })
@@ -119,6 +121,7 @@ function decodeActivity(row: Selectable<Schema["activity_log"]>): Activity {
     activity: row.activity as Activity["activity"],
     name: row.name,
     changes: decodeJson<FieldChange[]>(row.changes),
+    ...(row.job !== null && { job: decodeJson<TriggeredJob>(row.job) }),
     authorId: row.author_id,
     at: decodeInstant(row.created_at),
   };

@@ -20,6 +20,8 @@ import { durableCounts } from "./migrations/0023-durable-counts.ts";
 import { secretKeyBackup } from "./migrations/0024-secret-key-backup.ts";
 import { personTimes } from "./migrations/0025-person-times.ts";
 import { jobDepths } from "./migrations/0026-job-depths.ts";
+import { secretSettings } from "./migrations/0027-secret-settings.ts";
+import { activityJobs } from "./migrations/0028-activity-jobs.ts";
 import type { SqlCapabilities, SqlDatabase } from "./sql-database.ts";
 
 /** A migration, written once for every engine. */
@@ -48,6 +50,8 @@ const MIGRATIONS: Readonly<Record<string, SqlMigration>> = {
   "0024-secret-key-backup": secretKeyBackup,
   "0025-person-times": personTimes,
   "0026-job-depths": jobDepths,
+  "0027-secret-settings": secretSettings,
+  "0028-activity-jobs": activityJobs,
 };
 
 /** Names of all steps, oldest first. */

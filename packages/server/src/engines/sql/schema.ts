@@ -213,6 +213,8 @@ export interface Schema {
     run_order: number;
     /** JSON of the settings. */
     config: string;
+    /** JSON of a list: the settings that were given as secrets. */
+    secret_keys: Generated<string>;
     name: string | null;
     description: string | null;
     /** JSON of a list. */
@@ -250,6 +252,8 @@ export interface Schema {
     name: string;
     /** JSON of the changed fields. */
     changes: string;
+    /** JSON of the job that was triggered. */
+    job: string | null;
     author_id: number | null;
     created_at: number;
   };

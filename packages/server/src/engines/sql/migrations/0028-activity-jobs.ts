@@ -1,0 +1,8 @@
+import type { SqlMigration } from "../migrate.ts";
+
+/** The job that somebody had run, and with what. */
+export const activityJobs: SqlMigration = () => ({
+  async up(db) {
+    await db.schema.alterTable("activity_log").addColumn("job", "text").execute();
+  },
+});
