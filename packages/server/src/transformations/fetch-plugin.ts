@@ -15,7 +15,7 @@ import {
   requestGuarded,
 } from "../platform/guarded-request.ts";
 import type { IsInNetworks } from "../platform/network-address.ts";
-import { createSlices } from "../platform/slices.ts";
+import { createSlices, type Slices } from "../platform/slices.ts";
 import type { ArchiveFile, ArchiveReader } from "./archive-reader.ts";
 import type { CatalogueEntry } from "./catalogue.ts";
 import {
@@ -498,8 +498,7 @@ async function filesBelow(
   const slices = createSlices();
   const files: (readonly [path: string, text: string])[] = [];
   for (const { path, contents } of below) {
-    if (slices.isOver()) await slices.next();
-    files.push([path.slice(root.length), textOf(contents)]);
+    files.push([path.slice(root.length), await textOf(contents, slices)]);
   }
   return bounded(files);
 }
@@ -508,9 +507,18 @@ function isBelowOne(path: string, name: string): boolean {
   return path.slice(path.indexOf("/") + 1) === name && path.includes("/");
 }
 
-function textOf(contents: Uint8Array): string {
-  return new TextDecoder().decode(contents);
+async function textOf(contents: Uint8Array, slices: Slices): Promise<string> {
+  const decoder = new TextDecoder();
+  let text = "";
+  for (let from = 0; from < contents.length; from += PORTION_BYTES) {
+    if (slices.isOver()) await slices.next();
+    text += decoder.decode(contents.subarray(from, from + PORTION_BYTES), { stream: true });
+  }
+  return text + decoder.decode();
 }
+
+/** Decoded at once. */
+const PORTION_BYTES = 1024 * 1024;
 
 function bounded(files: readonly (readonly [path: string, text: string])[]): TransformationFiles {
   if (files.length > MAX_SOURCE_FILES) {

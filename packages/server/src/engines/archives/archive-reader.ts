@@ -68,8 +68,8 @@ class Shelf {
     return this.#isWanted(path);
   }
 
-  put(path: string, chunks: readonly Uint8Array[]): void {
-    this.#files.set(path, { path, contents: Buffer.concat(chunks) });
+  put(path: string, contents: Uint8Array): void {
+    this.#files.set(path, { path, contents });
   }
 
   outcome(): ArchiveOutcome {
@@ -164,7 +164,7 @@ function takeEntry(entry: ReadEntry, shelf: Shelf, fail: (error: unknown) => voi
   if (!isFile || path === "" || !shelf.isWanted(path)) return void entry.resume();
   const chunks: Buffer[] = [];
   entry.on("data", (chunk: Buffer) => chunks.push(chunk));
-  entry.on("end", () => shelf.put(path, chunks));
+  entry.on("end", () => shelf.put(path, Buffer.concat(chunks)));
   entry.on("error", fail);
 }
 
@@ -175,24 +175,23 @@ async function readZip(bytes: Buffer, shelf: Shelf): Promise<void> {
     const path = shelf.enter(entry.fileName);
     if (isZipLink(entry)) throw linkRefused(entry.fileName);
     if (entry.fileName.endsWith("/") || path === "") continue;
-    if (!shelf.isWanted(path)) {
-      shelf.count(entry.uncompressedSize);
-      continue;
-    }
+    // What unpacks to another size than the archive says ends with an error.
+    shelf.count(entry.uncompressedSize);
+    if (!shelf.isWanted(path)) continue;
     if (entry.isEncrypted()) throw new Unfit("The archive is encrypted.");
-    const chunks: Buffer[] = [];
+    // Filled as it is unpacked: to put a large file together at its end would keep others waiting.
+    const contents = Buffer.alloc(entry.uncompressedSize);
+    let filled = 0;
     let checksum = 0;
-    // Counted as it is unpacked: what the archive says of its sizes may be wrong.
     for await (const chunk of await zip.openReadStreamPromise(entry)) {
       if (slices.isOver()) await slices.next();
-      shelf.count(chunk.byteLength);
       checksum = crc32(chunk, checksum);
-      chunks.push(chunk);
+      filled += (chunk as Buffer).copy(contents, filled);
     }
-    if (checksum !== entry.crc32) {
+    if (checksum !== entry.crc32 || filled !== contents.length) {
       throw new Unfit(`The archive is damaged: "${path.slice(0, 200)}" is not what was packed.`);
     }
-    shelf.put(path, chunks);
+    shelf.put(path, contents);
   }
 }
 
