@@ -160,6 +160,7 @@ import { openSdkScripts } from "./sdk/sdk-scripts.ts";
 import { readCatalogue } from "./transformations/catalogue.ts";
 import { countTransformations } from "./transformations/count-transformations.ts";
 import { createFetchPlugin, pluginSourcesOf, requestFrom } from "./transformations/fetch-plugin.ts";
+import { sandboxLimitsOf } from "./transformations/sandbox.ts";
 import { transformationConfigRoutes } from "./transformations/transformation-configs.routes.ts";
 import { createTransformationConfigs } from "./transformations/transformation-configs.ts";
 import { createTransformationTrials } from "./transformations/transformation-trials.ts";
@@ -359,7 +360,8 @@ async function compose(
 
   // Transformations: what is installed, what is at work in projects, and what runs
   const isNetworkOpen = networks(config.privateNetworks);
-  const sandbox = new QuickJsSandbox({ privateNetworks: config.privateNetworks });
+  const limits = sandboxLimitsOf(config);
+  const sandbox = new QuickJsSandbox({ privateNetworks: config.privateNetworks, limits });
   opened.push(() => sandbox.close());
   const pluginSources = pluginSourcesOf(config);
   const requestPlugin = requestFrom(pluginSources, isNetworkOpen);
@@ -411,6 +413,7 @@ async function compose(
     disableFailing: transformationConfigs.disableFailing,
     isAllowed: ({ address }) => isNetworkOpen(address),
     observer: countTransformations(metrics),
+    limits,
     siteUrl,
     recordDays: config.receiptDays,
     versions: transformationStore,
@@ -751,7 +754,9 @@ async function compose(
         configs: transformationConfigs,
         configStore: transformationConfigStore,
         transformations: transformationStore,
-        tryTransformation: createTryTransformation({ sandbox, locate: geoIp.locate, siteUrl }),
+        tryTransformation: createTryTransformation({
+          ...{ sandbox, locate: geoIp.locate, siteUrl, limits },
+        }),
         events: createEvents({ events, log, persons: personRecords }),
         siteUrl,
         newUuid,

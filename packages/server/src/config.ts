@@ -178,6 +178,53 @@ const Settings = Type.Object({
     expects: "a path",
     default: null,
   }),
+  pluginCpuMs: Type.Integer({
+    flag: "plugin-cpu-ms",
+    env: "HEDGEROW_PLUGIN_CPU_MS",
+    description: "processor time in ms that a transformation may take for one event or call",
+    expects: "a whole number from 10 to 5000",
+    minimum: 10,
+    maximum: 5000,
+    default: 100,
+  }),
+  pluginLoadMs: Type.Integer({
+    flag: "plugin-load-ms",
+    env: "HEDGEROW_PLUGIN_LOAD_MS",
+    description:
+      "processor time in ms that the code of a transformation may take to load, and its setupPlugin",
+    expects: "a whole number from 100 to 10000",
+    minimum: 100,
+    maximum: 10_000,
+    default: 1_000,
+  }),
+  pluginMemoryMb: Type.Integer({
+    flag: "plugin-memory-mb",
+    env: "HEDGEROW_PLUGIN_MEMORY_MB",
+    description: "memory in MB that each config of a transformation may use",
+    expects: "a whole number from 16 to 512",
+    minimum: 16,
+    maximum: 512,
+    default: 32,
+  }),
+  pluginOutputKb: Type.Integer({
+    flag: "plugin-output-kb",
+    env: "HEDGEROW_PLUGIN_OUTPUT_KB",
+    description: "what a transformation may make of one event, in thousands of characters of JSON",
+    expects: "a whole number from 10 to 8000",
+    minimum: 10,
+    maximum: 8_000,
+    default: 4_000,
+  }),
+  pluginLogLines: Type.Integer({
+    flag: "plugin-log-lines",
+    env: "HEDGEROW_PLUGIN_LOG_LINES",
+    description:
+      "lines that a transformation may log for one batch of events or call; others are counted",
+    expects: "a whole number from 1 to 500",
+    minimum: 1,
+    maximum: 500,
+    default: 100,
+  }),
   githubUrl: Type.String({
     flag: "github-url",
     env: "HEDGEROW_GITHUB_URL",
@@ -361,6 +408,11 @@ function decode(name: SettingName, text: string): unknown {
     case "duckdbTempMb":
     case "countFlagRequests":
     case "cohortMinutes":
+    case "pluginCpuMs":
+    case "pluginLoadMs":
+    case "pluginMemoryMb":
+    case "pluginOutputKb":
+    case "pluginLogLines":
       return /^\d{1,5}$/.test(text) ? Number(text) : text;
     case "trustedProxies":
     case "privateNetworks":

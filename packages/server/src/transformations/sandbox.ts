@@ -78,6 +78,28 @@ export const DEFAULT_LIMITS: SandboxLimits = {
   fetchMs: 5_000,
 };
 
+/** The settings that bound transformations. */
+export interface LimitSettings {
+  readonly pluginCpuMs: number;
+  readonly pluginLoadMs: number;
+  readonly pluginMemoryMb: number;
+  readonly pluginOutputKb: number;
+  readonly pluginLogLines: number;
+}
+
+/** The limits of every transformation, as the operator says. */
+export function sandboxLimitsOf(settings: LimitSettings): SandboxLimits {
+  const { pluginCpuMs, pluginLoadMs, pluginMemoryMb, pluginOutputKb, pluginLogLines } = settings;
+  return {
+    ...DEFAULT_LIMITS,
+    eventCpuMs: pluginCpuMs,
+    loadCpuMs: pluginLoadMs,
+    memoryMiB: pluginMemoryMb,
+    outputLength: pluginOutputKb * 1_000,
+    logLines: pluginLogLines,
+  };
+}
+
 export type LogLevel = "debug" | "info" | "log" | "warn" | "error";
 
 /** A line that a transformation wrote (`console`), or the sandbox about it (`system`). */

@@ -19,6 +19,7 @@ import {
   type InstanceHost,
   type Program,
   type Sandbox,
+  type SandboxLimits,
   type SandboxLogLine,
 } from "./sandbox.ts";
 
@@ -79,10 +80,12 @@ export function createTryTransformation({
   sandbox,
   locate,
   siteUrl,
+  limits = DEFAULT_LIMITS,
 }: {
   sandbox: Pick<Sandbox, "compile" | "start">;
   locate: (address: string) => Promise<Json | null>;
   siteUrl: string;
+  limits?: SandboxLimits;
 }): TryTransformation {
   const gate = createGate(TRIALS);
 
@@ -97,7 +100,7 @@ export function createTryTransformation({
       config: trial.config,
       attachments: Object.fromEntries(trial.attachments.map((one) => [one.key, one])),
       allowedHosts: trial.allowedHosts,
-      limits: DEFAULT_LIMITS,
+      limits,
       host: { ...record.host, siteUrl },
     });
     const runFrom = performance.now();

@@ -939,6 +939,8 @@ export class GuestInstance {
   #answerOf(op: string, argument: string): string {
     const { limitMs } = this.#current;
     if (this.#meter.settle()) throw new RangeError(`it computed for longer than ${limitMs} ms`);
+    // What the platform computes cannot be interrupted, and is no sign of a blocked thread.
+    Atomics.add(this.#platform.beat, BEAT.count, 1);
     const charge = this.#hostAllowance.chargeFor(this.#current);
     const answer = this.#platform.answers.answer(op, JSON.parse(argument), charge);
     this.#meter.settle();

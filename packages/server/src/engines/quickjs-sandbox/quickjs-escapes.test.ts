@@ -1,6 +1,6 @@
 import { Worker } from "node:worker_threads";
 import { afterAll, afterEach, describe, expect, it, vi } from "vitest";
-import { DEFAULT_LIMITS } from "../../transformations/sandbox.ts";
+import { DEFAULT_LIMITS, sandboxLimitsOf } from "../../transformations/sandbox.ts";
 import { QuickJsSandbox } from "./quickjs-sandbox.ts";
 import {
   propertiesAfter,
@@ -257,6 +257,52 @@ describe("limits", () => {
       kind: "refused",
       problems: [{ message: expect.stringMatching(reason) }],
     });
+  });
+
+  it("[TS-40] keeps to the limits that the operator sets, smallest and largest", async () => {
+    const settings = { pluginCpuMs: 10, pluginLoadMs: 100, pluginMemoryMb: 16 };
+    const limits = sandboxLimitsOf({ ...settings, pluginOutputKb: 10, pluginLogLines: 1 });
+    const small = new QuickJsSandbox({ limits });
+    expect(await small.compile({ "index.js": "while (true) {}" })).toMatchObject({
+      problems: [{ message: "loading takes longer than 100 ms" }],
+    });
+    const { host, lines } = recordHost();
+    const instance = await startSource(
+      small,
+      `function processEvent(event) {
+        console.log(event.event);
+        if (event.event === "event 1") while (true) {}
+        if (event.event === "event 2") event.properties = { text: "x".repeat(11_000) };
+        if (event.event === "event 3") { const all = []; for (let i = 0; i < 40; i += 1) all.push(new Uint8Array(1_048_576)) }
+        return event;
+      }`,
+      { host, limits },
+    );
+    expect((await instance.transform(sampleEvents(4))).map(readOutcome)).toEqual([
+      "unchanged",
+      "failed: it computed for longer than 10 ms",
+      "failed: the event became larger than 10000 characters",
+      expect.stringMatching(/failed: .*(memory|10 ms)/),
+    ]);
+    expect(lines.filter(({ source }) => source === "console").length).toBeLessThanOrEqual(2);
+    await small.close();
+  });
+
+  it("[TS-40] does not take a thread for blocked while the platform computes for it, however long it may", async () => {
+    const limits = { ...DEFAULT_LIMITS, eventCpuMs: 5_000 };
+    const instance = await startSource(
+      sandbox,
+      `import { pbkdf2Sync } from "crypto";
+      export function processEvent(event) {
+        for (let n = 0; n < 30; n += 1) pbkdf2Sync("word", "salt", 250_000, 32, "sha256");
+        event.properties = { done: true };
+        return event;
+      }`,
+      { limits },
+    );
+    const [outcome] = await instance.transform(sampleEvents(1));
+    expect(readOutcome(outcome)).toEqual({ done: true });
+    await instance.stop();
   });
 
   it("[TS-23] bounds the log and says how much was left out", async () => {

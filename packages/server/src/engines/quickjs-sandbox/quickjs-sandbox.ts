@@ -10,6 +10,7 @@ import {
   type InstanceSettings,
   type Program,
   type Sandbox,
+  type SandboxLimits,
   type SourceFiles,
   type SourceProblem,
   type StartOutcome,
@@ -38,6 +39,7 @@ interface Slot {
 export class QuickJsSandbox implements Sandbox {
   readonly #maxThreads: number;
   readonly #privateNetworks: readonly string[];
+  readonly #inspectionLimits: SandboxLimits;
   readonly #bundler = new SourceBundler();
   readonly #slots: Slot[] = [];
   #resources: Promise<ThreadResources> | null = null;
@@ -48,10 +50,20 @@ export class QuickJsSandbox implements Sandbox {
   #keys = 0;
   #isClosed = false;
 
-  /** @param options.privateNetworks those that are not public and that `fetch` may reach all the same */
-  constructor(options: { threads?: number; privateNetworks?: readonly string[] } = {}) {
+  /**
+   * @param options.privateNetworks those that are not public and that `fetch` may reach all the same
+   * @param options.limits those of sources that are compiled
+   */
+  constructor(
+    options: {
+      threads?: number;
+      privateNetworks?: readonly string[];
+      limits?: SandboxLimits;
+    } = {},
+  ) {
     this.#maxThreads = options.threads ?? DEFAULT_THREADS;
     this.#privateNetworks = options.privateNetworks ?? [];
+    this.#inspectionLimits = options.limits ?? DEFAULT_LIMITS;
   }
 
   async compile(files: SourceFiles): Promise<CompileOutcome> {
@@ -175,7 +187,7 @@ export class QuickJsSandbox implements Sandbox {
         if (this.#inspections.size === 0) this.#closeInspectorLater();
         resolve({ isOk, text });
       });
-      inspector.send({ kind: "inspect", id, code, limits: DEFAULT_LIMITS });
+      inspector.send({ kind: "inspect", id, code, limits: this.#inspectionLimits });
     });
   }
 
