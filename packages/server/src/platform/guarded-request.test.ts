@@ -1,5 +1,6 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type GuardedRequestOptions, requestGuarded } from "./guarded-request.ts";
 
@@ -28,6 +29,21 @@ const answer = (request: IncomingMessage, response: ServerResponse) => {
       break;
     case "/file":
       response.writeHead(302, { location: "file:///etc/passwd" }).end();
+      break;
+    case "/packed":
+      response.writeHead(200, { "content-encoding": "gzip" }).end(gzipSync("hello"));
+      break;
+    case "/bomb":
+      response.writeHead(200, { "content-encoding": "gzip" }).end(gzipSync(Buffer.alloc(100_000)));
+      break;
+    case "/torn":
+      response.writeHead(200, { "content-encoding": "br" }).end("hello");
+      break;
+    case "/unknown":
+      response.writeHead(200, { "content-encoding": "own" }).end("hello");
+      break;
+    case "/empty":
+      response.writeHead(204, { "content-encoding": "gzip" }).end();
       break;
     case "/silent":
       break;
@@ -119,6 +135,38 @@ test("a redirect to another host does not carry secrets along", async () => {
     ["Bearer x", "text/plain"],
     [undefined, "text/plain"],
   ]);
+});
+
+test("[TM-21] what travels packed is unpacked, within the bound", async () => {
+  const hello = { status: 200, body: Buffer.from("hello") };
+  expect(await requestGuarded(at("/packed"), open)).toMatchObject(hello);
+  expect(await requestGuarded(at("/unknown"), open)).toMatchObject(hello);
+  expect(await requestGuarded(at("/empty"), open)).toMatchObject({ status: 204 });
+  expect(await requestGuarded(at("/bomb"), open)).toMatchObject({
+    kind: "refused",
+    reason: "size",
+  });
+  expect(await requestGuarded(at("/torn"), open)).toMatchObject({
+    kind: "failed",
+    detail: expect.stringContaining("its answer cannot be unpacked"),
+  });
+  const asItCame = await requestGuarded(at("/torn"), { ...open, staysPacked: true });
+  expect(asItCame).toMatchObject(hello);
+});
+
+test("redirects are followed, handed over or refused", async () => {
+  expect(await requestGuarded(at("/endless"), { ...open, redirect: "manual" })).toMatchObject({
+    status: 302,
+    headers: { location: "/endless" },
+  });
+  expect(await requestGuarded(at("/endless"), { ...open, redirect: "error" })).toMatchObject({
+    kind: "refused",
+    reason: "redirects",
+    detail: expect.stringContaining("unexpected redirect"),
+  });
+  expect(await requestGuarded(at("/x"), { ...open, redirect: "error" })).toMatchObject({
+    status: 200,
+  });
 });
 
 test("a post that is sent elsewhere asks there, without its body", async () => {

@@ -3,6 +3,7 @@ import { request as requestHttp } from "node:http";
 import { request as requestHttps } from "node:https";
 import { isIP, type LookupFunction } from "node:net";
 import { isPublicAddress, networks, readAddress } from "./network-address.ts";
+import { unpackAnswer } from "./unpack-answer.ts";
 
 /** IPv6 addresses that lead to IPv4 ones, private ones among them. */
 const isTranslated = networks(["::/96", "64:ff9b::/32", "2001::/32", "2002::/16"]);
@@ -13,10 +14,14 @@ export interface GuardedRequestOptions {
   readonly body?: string | Uint8Array;
   /** For everything, redirects included. */
   readonly timeoutMs: number;
-  /** An answer with more is not read to its end. */
+  /** An answer with more, as it travels or unpacked, is not read to its end. */
   readonly maxBytes: number;
+  /** Answers are handed over as they travelled, instead of unpacked (`content-encoding`). */
+  readonly staysPacked?: boolean;
   /** Redirects that are followed. */
   readonly maxRedirects: number;
+  /** As in `fetch`: redirects are followed unless given, handed over (`manual`), or refused (`error`). */
+  readonly redirect?: "follow" | "manual" | "error";
   /** Whether an address that is not of the public internet may be asked; unless given, none may. */
   readonly isAllowed?: (target: { readonly url: URL; readonly address: string }) => boolean;
   /** Whether a URL, that of a redirect too, may be asked at all. */
@@ -61,14 +66,24 @@ export async function requestGuarded(
   let method = first;
   let body = given;
   let url: URL;
+  let from: URL | undefined;
   try {
     url = new URL(target);
   } catch {
     return { kind: "refused", reason: "url", detail: "The URL cannot be read." };
   }
   for (let redirects = 0; ; redirects++) {
-    if (!/^https?:$/.test(url.protocol) || options.isOpen?.(url) === false) {
-      return { kind: "refused", reason: "url", detail: `${shown(url)} must not be asked.` };
+    const why = !/^https?:$/.test(url.protocol)
+      ? "no address of http or https"
+      : options.isOpen?.(url) === false
+        ? "not granted"
+        : undefined;
+    if (why !== undefined) {
+      const where = url.host === "" ? url.protocol : url.host;
+      const detail = from
+        ? `${shown(from)} redirected to ${where}, which is ${why}.`
+        : `${where} is ${why}.`;
+      return { kind: "refused", reason: "url", detail };
     }
     const answer = await ask(
       url,
@@ -77,7 +92,12 @@ export async function requestGuarded(
     );
     if (answer.kind !== "answered") return answer;
     const location = [answer.headers.location].flat()[0];
-    if (![301, 302, 303, 307, 308].includes(answer.status) || location === undefined) return answer;
+    const isRedirect = [301, 302, 303, 307, 308].includes(answer.status);
+    if (!isRedirect || location === undefined || options.redirect === "manual") return answer;
+    if (options.redirect === "error") {
+      const detail = `${shown(url)} answered an unexpected redirect.`;
+      return { kind: "refused", reason: "redirects", detail };
+    }
     if (redirects >= options.maxRedirects) {
       return { kind: "refused", reason: "redirects", detail: "Too many redirects." };
     }
@@ -96,6 +116,7 @@ export async function requestGuarded(
       method = "GET";
       body = undefined;
     }
+    from = url;
     url = next;
   }
 }
@@ -104,7 +125,7 @@ class PrivateAddress extends Error {}
 
 function ask(
   url: URL,
-  { isAllowed, headers, method, body, maxBytes }: GuardedRequestOptions,
+  { isAllowed, headers, method, body, maxBytes, staysPacked = false }: GuardedRequestOptions,
   deadline: AbortSignal,
 ): Promise<GuardedOutcome> {
   const isReachable = (address: string): boolean => {
@@ -118,6 +139,11 @@ function ask(
     kind: "refused",
     reason: "private",
     detail: `${shown(url)} is not on the public internet.`,
+  } as const;
+  const tooLarge = {
+    kind: "refused",
+    reason: "size",
+    detail: `${shown(url)} answered more than ${maxBytes} bytes.`,
   } as const;
   // Names are resolved by the connection itself, addresses are not.
   if (isIP(host) !== 0 && !isReachable(host)) return Promise.resolve(refusal);
@@ -168,22 +194,20 @@ function ask(
           bytes += chunk.byteLength;
           if (bytes <= maxBytes) return void chunks.push(chunk);
           response.destroy();
-          resolve({
-            kind: "refused",
-            reason: "size",
-            detail: `${shown(url)} answered more than ${maxBytes} bytes.`,
-          });
+          resolve(tooLarge);
         });
         response.on("error", fail);
-        response.on("end", () =>
-          resolve({
-            kind: "answered",
-            status: response.statusCode ?? 0,
-            headers: response.headers,
-            body: Buffer.concat(chunks),
-            url: url.href,
-          }),
-        );
+        response.on("end", async () => {
+          const { statusCode: status = 0, headers } = response;
+          const encoding = staysPacked ? undefined : headers["content-encoding"];
+          const unpacked = await unpackAnswer(Buffer.concat(chunks), encoding, maxBytes);
+          if (unpacked === "too-large") return resolve(tooLarge);
+          if (unpacked === "unreadable") {
+            const detail = `${shown(url)}: its answer cannot be unpacked (${encoding}).`;
+            return resolve({ kind: "failed", detail });
+          }
+          resolve({ kind: "answered", status, headers, body: unpacked, url: url.href });
+        });
       },
     );
     request.on("error", fail);

@@ -437,7 +437,7 @@ describe("beside the stream of events", () => {
         (lines) => lines.includes(text),
       );
     expect(await told(project, granted.id, "saw a")).toContain("saw a");
-    expect(await told(other, refused.id, "must not")).toContain("must not be asked");
+    expect(await told(other, refused.id, "webhook")).toContain("is not granted");
   });
 
   it("[TP-52] gives stored events to exportEvents", async () => {

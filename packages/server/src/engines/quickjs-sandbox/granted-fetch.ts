@@ -23,6 +23,9 @@ export async function fetchGranted(
 ): Promise<Json> {
   const asked = isJsonObject(argument) ? argument : {};
   const url = new URL(String(ownValue(asked, "url")));
+  if (!/^https?:$/.test(url.protocol)) {
+    throw new Error(`TypeError: only http and https can be fetched, not ${url.protocol}`);
+  }
   if (!isGrantedHost(url, allowedHosts)) {
     throw new Error(`TypeError: fetch of ${url.host} is not granted to this transformation`);
   }
@@ -37,13 +40,19 @@ export async function fetchGranted(
   if (!/^[A-Z]{1,20}$/.test(method) || method === "CONNECT" || method === "TRACE") {
     throw new Error(`TypeError: the method ${method.slice(0, 20)} cannot be used`);
   }
+  const redirect = ownValue(asked, "redirect") ?? "follow";
+  if (redirect !== "follow" && redirect !== "manual" && redirect !== "error") {
+    const given = String(redirect).slice(0, 20);
+    throw new Error(`TypeError: redirect has to be follow, manual or error, not ${given}`);
+  }
   const outcome = await requestGuarded(url, {
     method,
     headers,
     ...(latin1 !== "" && { body: Buffer.from(latin1, "latin1") }),
     timeoutMs: limits.fetchMs,
     maxBytes: limits.fetchBytes,
-    maxRedirects: ownValue(asked, "redirect") === "error" ? 0 : MAX_REDIRECTS,
+    maxRedirects: MAX_REDIRECTS,
+    redirect,
     isOpen: (target) => isGrantedHost(target, allowedHosts),
     isAllowed: ({ address }) => isNetworkOpen(address),
   });

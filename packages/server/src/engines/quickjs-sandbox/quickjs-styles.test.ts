@@ -1,6 +1,7 @@
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
 import type { AddressInfo } from "node:net";
+import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
 import type { Json, JsonObject } from "@hedgerow/core/json";
 import { afterAll, describe, expect, it } from "vitest";
 import {
@@ -847,6 +848,65 @@ describe("sources of published transformations", () => {
     });
     expect(lines).toMatchObject([{ level: "debug", message: "seen event 0" }]);
     await instance.stop();
+  });
+
+  it("[TS-15] unpacks answers and heeds what is said of redirects, as Node.js does", async () => {
+    const packed = { gzip: gzipSync, deflate: deflateSync, br: brotliCompressSync };
+    const server = createServer((request, response) => {
+      const [, kind = ""] = (request.url ?? "").split("/");
+      if (kind === "away") response.writeHead(302, { location: "/there" }).end("moved");
+      else if (kind === "elsewhere") response.writeHead(302, { location: "http://a.test/" }).end();
+      else if (kind === "bomb") {
+        response.writeHead(200, { "content-encoding": "gzip" });
+        response.end(gzipSync(Buffer.alloc(3_000_000)));
+      } else if (kind === "torn") {
+        response.writeHead(200, { "content-encoding": "gzip" }).end("no gzip");
+      } else if (Object.hasOwn(packed, kind)) {
+        response.writeHead(200, { "content-encoding": kind });
+        response.end(packed[kind as keyof typeof packed]('{"is":"packed"}'));
+      } else if (kind === "both") {
+        response.writeHead(200, { "content-encoding": "deflate, gzip" });
+        response.end(gzipSync(deflateSync('{"is":"packed"}')));
+      } else response.end(request.headers["accept-encoding"]);
+    });
+    await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
+    const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const open = new QuickJsSandbox({ threads: 1, privateNetworks: ["127.0.0.1"] });
+    // Asked in Node.js and in the sandbox alike.
+    const asking = `const told = {};
+      for (const kind of ["gzip", "deflate", "br", "both"]) {
+        told[kind] = await (await fetch("http://${host}/" + kind)).json();
+      }
+      const manual = await fetch("http://${host}/away", { redirect: "manual" });
+      told.manual = [manual.status, manual.headers.get("location"), manual.redirected, await manual.text()];
+      const followed = await fetch("http://${host}/away");
+      told.followed = [followed.status, followed.redirected, followed.url];
+      told.error = await fetch("http://${host}/away", { redirect: "error" }).catch((error) => error.name);
+      told.none = (await fetch("http://${host}/there", { redirect: "error" })).status;
+      told.wrong = await fetch("http://${host}/away", { redirect: "maybe" }).catch((error) => error.name);`;
+    const failing = `const why = (error) => error.message;
+      told.bomb = await fetch("http://${host}/bomb").catch(why);
+      told.torn = await fetch("http://${host}/torn").catch(why);
+      told.elsewhere = await fetch("http://${host}/elsewhere").catch(why);
+      told.file = await fetch("file:///etc/passwd").catch(why);`;
+    try {
+      const seen = (await propertiesAfter(
+        open,
+        `export async function processEvent(event) { ${asking} ${failing} event.properties = told; return event; }`,
+        { allowedHosts: [host], limits: DEFAULT_LIMITS },
+      )) as JsonObject;
+      const { bomb, torn, elsewhere, file, ...alike } = seen;
+      const inNode = new Function(`return (async () => { ${asking} return told; })()`);
+      // What node-fetch calls an error of its own is one of a type to others.
+      expect({ ...alike, error: "TypeError" }).toEqual(await inNode());
+      expect(bomb).toMatch(/answered more than 2000000 bytes/);
+      expect(torn).toMatch(/its answer cannot be unpacked/);
+      expect(elsewhere).toMatch(/redirected to a\.test, which is not granted/);
+      expect(file).toBe("only http and https can be fetched, not file:");
+    } finally {
+      await open.close();
+      await new Promise((done) => server.close(done));
+    }
   });
 
   it("[TS-15] tells failures of fetch as node-fetch does", async () => {
