@@ -758,6 +758,7 @@ async function compose(
           ...{ sandbox, locate: geoIp.locate, siteUrl, limits },
         }),
         events: createEvents({ events, log, persons: personRecords }),
+        geoIp,
         siteUrl,
         newUuid,
         clock: now,

@@ -245,6 +245,15 @@ export async function examine(
   }
 }
 
+/** One event as capture takes it, or why it does not; for what only looks at it. */
+export function normalizeAlone(
+  sent: Json,
+  surroundings: EventSurroundings,
+): ReturnType<typeof normalizeEvent> {
+  const result = isTooLarge(sent) ? TOO_LARGE : normalizeEvent(sent, surroundings);
+  return result.kind === "accepted" ? withoutHops(result) : result;
+}
+
 /** Only the service says how deep an event was captured by transformations. */
 function withoutHops(taken: Acceptance): Acceptance {
   const { event } = taken;

@@ -32,6 +32,8 @@ export async function transformationsPipeline(
     readonly clock?: () => Date;
     readonly maxJobs?: number;
     readonly tryStartMs?: number;
+    /** Whether events get the place of their address. */
+    readonly hasPlaces?: boolean;
     readonly jobsOf?: (jobs: TransformationJobs) => TransformationJobs;
     readonly effectsOf?: (effects: TransformationEffects) => TransformationEffects;
     /** What is asked for configs to run, in the place of the store. */
@@ -68,6 +70,7 @@ export async function transformationsPipeline(
     clock,
   });
   const observed = { out: 0, dropped: 0, failed: 0, disabled: 0 };
+  const geoIp = await openGeoIp({ path: null, reportFault: (error) => faults.push(error) });
   const work = await startTransformations({
     configs: options.configsOf?.(configStore) ?? configStore,
     sandbox,
@@ -76,7 +79,7 @@ export async function transformationsPipeline(
     jobs: options.jobsOf?.(jobs) ?? jobs,
     effects: options.effectsOf?.(effects) ?? effects,
     lanes: log.lanes,
-    places: await openGeoIp({ path: null, reportFault: (error) => faults.push(error) }),
+    places: geoIp,
     persons,
     capture: (events) => run.append(events),
     warnings: {
@@ -106,6 +109,7 @@ export async function transformationsPipeline(
   const run = await pipeline.start({
     steps: [work.step],
     isAtWork: work.isAtWork,
+    ...(options.hasPlaces && { geoIp: () => geoIp }),
     onStored: () => (rows) => work.note(rows),
   });
   const write = { authorId: null, now: new Date(), describe: () => null };
@@ -119,6 +123,7 @@ export async function transformationsPipeline(
     storage,
     configs,
     configStore,
+    geoIp,
     activityLog: createActivityLog(database),
     faults,
     warnings,

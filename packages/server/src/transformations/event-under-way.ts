@@ -212,7 +212,8 @@ function headOf(event: PluginEvent): string {
   return encodeJson(head).slice(0, -1);
 }
 
-function withoutClaims(event: CapturedEvent): CapturedEvent {
+/** An event without what its sender says of transformations. */
+export function withoutClaims(event: CapturedEvent): CapturedEvent {
   const { properties } = event;
   if (!CLAIMS.some((name) => Object.hasOwn(properties, name))) return event;
   const honest: JsonObject = Object.fromEntries(

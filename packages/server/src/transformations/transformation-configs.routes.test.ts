@@ -269,6 +269,8 @@ describe("settings", () => {
     ['{"plugin":1,"allowed_hosts":"x"}', "allowed_hosts"],
     ['{"plugin":1,"allowed_hosts":["http://x.org/a"]}', "allowed_hosts__0"],
     ['{"plugin":1,"allowed_hosts":["a.org","*"]}', "allowed_hosts__1"],
+    ['{"plugin":1,"allowed_hosts":["*.com"]}', "allowed_hosts__0"],
+    ['{"plugin":1,"allowed_hosts":["a.com:99999"]}', "allowed_hosts__0"],
   ])("[TM-62] a body that cannot be a config is refused: %s", async (body, attr) => {
     const answer = await api.send("POST", configs, body);
     expect(answer).toMatchObject({ status: 400, body: { attr } });
@@ -682,6 +684,40 @@ describe("a trial", () => {
     expect(body.results[0].before.properties).toEqual({ a: 1 });
   });
 
+  test("[TM-62] tells of events that are none what the management API tells of such fields", async () => {
+    const of = async (event: object) => {
+      const answer = await post("/test", { source: "export {}", events: [{ event: "a" }, event] });
+      const { attr, code, detail } = answer.body;
+      return [attr, code, detail];
+    };
+    const name = "events__1__event";
+    expect(await of({})).toEqual([name, "required", "This field is required."]);
+    expect(await of({ event: "" })).toEqual([name, "blank", "This field may not be blank."]);
+    expect(await of({ event: null })).toEqual([name, "null", "This field may not be null."]);
+    expect(await of({ event: 5 })).toEqual([name, "invalid_input", "Not a valid string."]);
+    expect(await of({ event: "a", distinct_id: " " })).toEqual([
+      "events__1__distinct_id",
+      "blank",
+      "This field may not be blank.",
+    ]);
+  });
+
+  test("[TM-58] asks no host but those that the trial itself grants", async () => {
+    const { id } = await newConfig({ allowed_hosts: ["127.0.0.1:9"] });
+    const source = {
+      "index.js": `export async function processEvent(event) {
+        event.properties.why = await fetch("http://127.0.0.1:9/").catch((error) => error.message);
+        return event;
+      }`,
+    };
+    const events = [{ event: "a" }];
+    const why = async (more: object) =>
+      (await post(`/${id}/test`, { source, events, ...more })).body.results[0].after.properties.why;
+    expect(await why({})).toContain("is not granted");
+    // It is asked, though it is not on the public internet.
+    expect(await why({ allowed_hosts: ["127.0.0.1:9"] })).toContain("not on the public internet");
+  });
+
   test("[TM-58] says why it does not start, and where its source is wrong", async () => {
     const source = { "index.js": 'export function setupPlugin() { throw new Error("no key") }' };
     const { body } = await post("/test", { source, events: [{ event: "x" }] });
@@ -698,6 +734,9 @@ describe("a trial", () => {
     [{ source: { "readme.md": "x" }, events: [] }, "source"],
     [{ source: "x", events: {} }, "events"],
     [{ source: "export {}", events: [{}] }, "events__0__event"],
+    [{ source: "export {}", events: [{ event: "a", uuid: "nonsense" }] }, "events__0__uuid"],
+    [{ source: "export {}", events: [{ event: "a", $set: 5 }] }, "events__0__$set"],
+    [{ source: "export {}", events: [{ event: "$snapshot" }] }, "events__0__event"],
     [{ source: "export {}", events: [{ event: "a", properties: 5 }] }, "events__0__properties"],
     [{ source: "export {}", events: [{ event: "a", timestamp: "soon" }] }, "events__0__timestamp"],
     [

@@ -188,7 +188,8 @@ export function transformationConfigRoutes(
       ...writes,
       schema: {
         tags,
-        summary: "Try a source and settings on some events, without any effect",
+        summary:
+          "Try a source and settings on some events; only hosts that this request grants are asked, and nothing else has an effect",
         body: TrialBody,
         response: { 200: TrialAnswer },
       },
@@ -376,7 +377,8 @@ export function transformationConfigRoutes(
       ...writes,
       schema: {
         tags,
-        summary: "Try a config on some events, with another source or settings, without any effect",
+        summary:
+          "Try a config on some events, with another source or settings; only hosts that this request grants are asked, and nothing else has an effect",
         body: TrialBody,
         response: { 200: TrialAnswer },
       },

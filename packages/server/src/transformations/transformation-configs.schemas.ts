@@ -8,6 +8,7 @@ import { presentFields } from "../http/present-fields.ts";
 import type { FormFile } from "../http/read-form.ts";
 import { wireInstant } from "../http/wire-instant.ts";
 import { AnyObject, MapOf, Nullable } from "../http/wire-schemas.ts";
+import { grantFault } from "../platform/granted-hosts.ts";
 import type { AttachmentChange, ConfigView } from "./transformation-config-store.ts";
 import { type ConfigChange, maskSecrets } from "./transformation-configs.ts";
 import {
@@ -18,7 +19,8 @@ import {
 } from "./transformation-records.ts";
 import type { TrialRequest } from "./transformation-trials.ts";
 import { Plugin, wirePlugin } from "./transformations.schemas.ts";
-import { MAX_TRIAL_EVENTS, type TrialOutcome } from "./try-transformation.ts";
+import { MAX_TRIAL_EVENTS } from "./trial-events.ts";
+import type { TrialOutcome } from "./try-transformation.ts";
 
 /** A transformation at work in a project (posthog-api 6.7), with the hosts that it may reach. */
 export const PluginConfig = Type.Object(
@@ -43,13 +45,11 @@ export const PluginConfig = Type.Object(
     deleted: Type.Boolean(),
     allowed_hosts: Type.Array(Type.String(), {
       description:
-        "Hosts that `fetch` may reach: `api.example.com`, `*.example.com`, with `:port`.",
+        "Hosts that `fetch` may reach: `api.example.com`, `*.example.com` (at least two names behind the star), with `:port`.",
     }),
   },
   { title: "PipelineTransformationConfig" },
 );
-
-const HOST = "^(?:\\*\\.)?[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(?::[0-9]{1,5})?$";
 
 const ORDER = { minimum: -2_147_483_648, maximum: 2_147_483_647 };
 
@@ -63,7 +63,7 @@ const writableFields = {
   allowed_hosts: Type.Optional(
     Type.Array(Type.String({ maxLength: 260 }), {
       description:
-        "Hosts that `fetch` may reach: `api.example.com`, `*.example.com`, with `:port`.",
+        "Hosts that `fetch` may reach: `api.example.com`, `*.example.com` (at least two names behind the star), with `:port`.",
     }),
   ),
 };
@@ -163,7 +163,6 @@ export function configChangeOf(body: Static<typeof PatchPluginConfigBody>): Conf
 }
 
 const MAX_HOSTS = 100;
-const HOST_PATTERN = new RegExp(HOST);
 
 function readHosts(hosts: readonly string[]): readonly string[] {
   if (hosts.length > MAX_HOSTS) {
@@ -172,12 +171,9 @@ function readHosts(hosts: readonly string[]): readonly string[] {
     });
   }
   for (const [index, host] of hosts.entries()) {
-    if (HOST_PATTERN.test(host)) continue;
-    throw new Refusal(
-      "invalid_input",
-      "Expected a host such as api.example.com or *.example.com, with a port perhaps.",
-      { attr: `allowed_hosts__${index}` },
-    );
+    const fault = grantFault(host);
+    if (fault === undefined) continue;
+    throw new Refusal("invalid_input", fault, { attr: `allowed_hosts__${index}` });
   }
   return [...new Set(hosts.map((host) => host.toLowerCase()))];
 }
@@ -338,10 +334,16 @@ export const TrialBody = Type.Object({
         "Settings to try in place of the stored ones. Stored secrets are given to the saved source only: others see their mask.",
     }),
   ),
-  allowed_hosts: writableFields.allowed_hosts,
+  allowed_hosts: Type.Optional(
+    Type.Array(Type.String({ maxLength: 260 }), {
+      description:
+        "Hosts that `fetch` may reach in this trial, in earnest; none unless given, those of the config neither.",
+    }),
+  ),
   events: Type.Optional(
     Type.Array(AnyObject, {
-      description: "Events to try it on, recent ones of the project unless given.",
+      description:
+        "Events to try it on, as they are captured (`distinct_id` is `trial` unless given, `ip` the address they come from); recent ones of the project unless given.",
     }),
   ),
   limit: Type.Optional(

@@ -1,12 +1,6 @@
 import type { JsonObject } from "@hedgerow/core/json";
 import { configFieldsOf, withDefaults } from "@hedgerow/core/transformations/config-schema";
-import {
-  FAILED_PROPERTY,
-  HOPS_PROPERTY,
-  type PluginEvent,
-  pluginEventOf,
-  SUCCEEDED_PROPERTY,
-} from "@hedgerow/core/transformations/plugin-event";
+import type { PluginEvent } from "@hedgerow/core/transformations/plugin-event";
 import type {
   Attachment,
   TransformationFiles,
@@ -14,6 +8,7 @@ import type {
 import type { Project } from "../accounts/account-store.ts";
 import type { Events } from "../events/events.ts";
 import { Refusal } from "../http/errors.ts";
+import type { GeoIp } from "../persons/geo-ip.ts";
 import { readManifest } from "./plugin-manifest.ts";
 import type { TransformationConfigStore } from "./transformation-config-store.ts";
 import {
@@ -31,11 +26,8 @@ import {
   refuseBelow,
   type SourcePatch,
 } from "./transformations.ts";
-import {
-  readTrialEvents,
-  type TrialOutcome,
-  type TryTransformation,
-} from "./try-transformation.ts";
+import { readTrialEvents, trialEventOf } from "./trial-events.ts";
+import type { TrialOutcome, TryTransformation } from "./try-transformation.ts";
 
 /** What somebody wants to try, beside or in place of what is saved. */
 export interface TrialRequest {
@@ -44,6 +36,7 @@ export interface TrialRequest {
   /** Files that differ from the saved ones. */
   readonly source?: SourcePatch;
   readonly config?: JsonObject;
+  /** Hosts that this trial may ask: what is granted to the config is not granted to it. */
   readonly allowedHosts?: readonly string[];
   /** Events as somebody pasted them, in place of recent ones. */
   readonly events?: readonly unknown[];
@@ -54,7 +47,8 @@ export interface TrialRequest {
 }
 
 /**
- * Trying of sources and settings, saved or not, on events of a project: nothing of it has an effect.
+ * Trying of sources and settings, saved or not, on events of a project: nothing of it has an effect,
+ * but for what granted hosts make of being asked.
  * A source that is not saved takes what installing one does, and is given none of the stored secrets.
  */
 export interface TransformationTrials {
@@ -68,6 +62,7 @@ export function createTransformationTrials({
   tryTransformation,
   events,
   accessLevel,
+  geoIp,
   siteUrl,
   newUuid,
   clock,
@@ -78,6 +73,7 @@ export function createTransformationTrials({
   tryTransformation: TryTransformation;
   events: Pick<Events, "find">;
   accessLevel: AccessLevel;
+  geoIp: GeoIp;
   siteUrl: string;
   newUuid: () => string;
   clock: () => Date;
@@ -94,11 +90,7 @@ export function createTransformationTrials({
       ...(eventName !== undefined && { event: eventName }),
     });
     return found
-      .map(({ event }) => {
-        const properties = asCaptured(event.properties);
-        const captured = { ...event, properties, projectId, clientTimestamp: null };
-        return pluginEventOf(captured, siteUrl);
-      })
+      .map(({ event }) => trialEventOf({ ...event, projectId, clientTimestamp: null }, siteUrl))
       .toReversed();
   };
 
@@ -152,25 +144,14 @@ export function createTransformationTrials({
           configFieldsOf(configSchema),
         ),
         attachments: attachments.filter((one): one is Attachment => one !== undefined),
-        allowedHosts: request.allowedHosts ?? view?.config.allowedHosts ?? [],
+        allowedHosts: request.allowedHosts ?? [],
         events: request.events
-          ? readTrialEvents(request.events, {
-              projectId: project.id,
-              now: clock(),
-              newUuid,
-              siteUrl,
+          ? await readTrialEvents(request.events, {
+              project: { projectId: project.id, anonymizeIps: project.anonymizeIps },
+              ...{ now: clock(), newUuid, siteUrl, geoIp },
             })
           : await recentEvents(project.id, request),
       });
     },
   };
-}
-
-const OF_THE_SERVICE: readonly string[] = [HOPS_PROPERTY, SUCCEEDED_PROPERTY, FAILED_PROPERTY];
-
-/** Properties without what transformations at work left on them. */
-function asCaptured(properties: JsonObject): JsonObject {
-  return Object.fromEntries(
-    Object.entries(properties).filter(([name]) => !OF_THE_SERVICE.includes(name)),
-  );
 }

@@ -127,6 +127,7 @@ export async function openTransformationsApi(accessLevel: AccessLevel = "root") 
         count: null,
       }),
     },
+    geoIp: { lookup: () => ({}) },
     siteUrl,
     newUuid: randomUUID,
     clock: now,

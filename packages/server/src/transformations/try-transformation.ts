@@ -1,10 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
-import {
-  type PluginEvent,
-  pluginEventOf,
-  takeAnswer,
-} from "@hedgerow/core/transformations/plugin-event";
+import { type PluginEvent, takeAnswer } from "@hedgerow/core/transformations/plugin-event";
 import type {
   Attachment,
   TransformationFiles,
@@ -68,11 +64,12 @@ export interface TrialOutcome {
   readonly runMs: number;
 }
 
-/** Tries a source without any effect: what it stores, captures and plans is told, then forgotten. */
+/**
+ * Tries a source without any effect: what it stores, captures and plans is told, then forgotten. Only
+ * hosts that the trial itself grants are asked, in earnest.
+ */
 export type TryTransformation = (trial: Trial) => Promise<TrialOutcome>;
 
-/** Most events of one trial. */
-export const MAX_TRIAL_EVENTS = 100;
 const MAX_KEPT = 1_000;
 
 /** @param locate what is known of an address, as plugins read it */
@@ -210,63 +207,4 @@ function createRecord(locate: (address: string) => Promise<Json | null>) {
 
 function round(ms: number): number {
   return Math.round(ms * 1_000) / 1_000;
-}
-
-/** Events as somebody pasted them, with what each needs to be one. Throws a {@link Refusal}. */
-export function readTrialEvents(
-  events: readonly unknown[],
-  {
-    projectId,
-    now,
-    newUuid,
-    siteUrl,
-  }: { projectId: number; now: Date; newUuid: () => string; siteUrl: string },
-): readonly PluginEvent[] {
-  if (events.length > MAX_TRIAL_EVENTS) {
-    throw new Refusal(
-      "invalid_input",
-      `Ensure this list has no more than ${MAX_TRIAL_EVENTS} events.`,
-      { attr: "events" },
-    );
-  }
-  return events.map((event, index) => {
-    const refuse = (field: string, detail: string) =>
-      new Refusal("invalid_input", detail, { attr: `events__${index}${field}` });
-    if (!isJsonObject(event)) throw refuse("", "Expected an event as an object.");
-    const name = ownValue(event, "event");
-    if (typeof name !== "string" || name === "") throw refuse("__event", "Not a valid string.");
-    const properties = ownValue(event, "properties") ?? {};
-    if (!isJsonObject(properties)) {
-      throw refuse("__properties", "Expected a dictionary of items.");
-    }
-    const timestamp = ownValue(event, "timestamp");
-    if (
-      timestamp !== undefined &&
-      (typeof timestamp !== "string" || Number.isNaN(Date.parse(timestamp)))
-    ) {
-      throw refuse("__timestamp", "Expected a time.");
-    }
-    const distinctId = ownValue(event, "distinct_id") ?? ownValue(properties, "distinct_id");
-    const base = pluginEventOf(
-      {
-        uuid: newUuid(),
-        projectId,
-        event: name,
-        distinctId: typeof distinctId === "string" ? distinctId : "trial",
-        properties,
-        timestamp: timestamp === undefined ? now : new Date(timestamp),
-        clientTimestamp: null,
-        receivedAt: now,
-      },
-      siteUrl,
-    );
-    const { team_id: _, ...given } = event;
-    return {
-      ...base,
-      ...given,
-      properties,
-      timestamp: base.timestamp ?? null,
-      distinct_id: base.distinct_id ?? null,
-    };
-  });
 }

@@ -1,4 +1,5 @@
 import type { AddedProperties } from "@hedgerow/core/events/added-properties";
+import type { CapturedEvent } from "@hedgerow/core/events/event";
 import { encodeJson } from "@hedgerow/core/exact-json";
 import { missingIn, NOTHING } from "@hedgerow/core/extend-json";
 import { type JsonObject, ownValue } from "@hedgerow/core/json";
@@ -26,16 +27,23 @@ export function addGeoProperties(geoIp: GeoIp): Step {
     name: "add geo properties",
     isBuiltIn: true,
     run({ event }) {
-      const address = ownValue(event.properties, "$ip");
-      const isDisabled = ownValue(event.properties, "$geoip_disable") === true;
-      if (typeof address !== "string" || isDisabled) return { kind: "keep", event };
       const withPlace = (place: JsonObject): StepOutcome => {
         const missing = missingIn(event.properties, place);
         if (missing === NOTHING) return { kind: "keep", event };
         return { kind: "keep", event, added: additionOf(missing) };
       };
-      const place = geoIp.lookup(address);
+      const place = placeOf(event, geoIp);
       return place instanceof Promise ? place.then(withPlace) : withPlace(place);
     },
   });
+}
+
+/** What the step knows of where an event came from; properties that it has already may be among it. */
+export function placeOf(
+  { properties }: Pick<CapturedEvent, "properties">,
+  geoIp: GeoIp,
+): ReturnType<GeoIp["lookup"]> {
+  const address = ownValue(properties, "$ip");
+  if (typeof address !== "string") return NOTHING;
+  return ownValue(properties, "$geoip_disable") === true ? NOTHING : geoIp.lookup(address);
 }
