@@ -41,6 +41,8 @@ export type Passage =
       readonly changedBy: readonly string[];
       /** Its uuid before, where that was replaced. */
       readonly renamedFrom?: string;
+      /** And who replaced it, in order, where that is known. */
+      readonly renamedBy?: readonly string[];
     }
   | { readonly kind: "dropped"; readonly by: string; readonly reason: string }
   | { readonly kind: "set-aside"; readonly reason: string };

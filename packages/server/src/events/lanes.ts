@@ -396,12 +396,14 @@ function passedEventOf(
 ): PassedEvent {
   switch (outcome.kind) {
     case "keep": {
-      const { entry } = outcome;
+      const { entry, renamedBy } = outcome;
       const isSame = entry.event === event;
       const isRenamed = !isSame && entry.event.uuid !== event.uuid;
       return {
         event: entry.event,
-        passage: isRenamed ? { ...kept, renamedFrom: event.uuid } : kept,
+        passage: isRenamed
+          ? { ...kept, renamedFrom: event.uuid, ...(renamedBy && { renamedBy }) }
+          : kept,
         propertiesText: entry.propertiesText,
         mayHoldBigInt: isSame ? mayHoldBigInt : undefined,
         added: entry.added,

@@ -87,11 +87,11 @@ export function createRunPreparation(deps: PreparationDeps): RunPreparation {
           kept.push(keptEntry(passage.entry, passage.changedBy));
           break;
         case "kept": {
-          const { changedBy, renamedFrom } = passage;
+          const { changedBy, renamedFrom, renamedBy = changedBy } = passage;
           kept.push(keptEntry(entry, changedBy));
           if (renamedFrom !== undefined) {
             const reason = `It goes on with the uuid ${event.uuid}.`;
-            const by = changedBy.join(", ");
+            const by = renamedBy.join(", ");
             renames.push({ position, projectId: event.projectId, uuid: renamedFrom, by, reason });
           }
           break;

@@ -71,6 +71,8 @@ export class EventUnderWay implements GivenEvent, WriteOwner {
   counts: Count | undefined;
   /** Set where a run ended before it had passed all of its chain. */
   isLeft = false;
+  /** Versions that gave it another uuid, in order. */
+  #renamedBy: readonly string[] = NONE;
   /** Who dropped it. */
   droppedBy: Stage | undefined;
   readonly #siteUrl: string;
@@ -142,7 +144,8 @@ export class EventUnderWay implements GivenEvent, WriteOwner {
       return undefined;
     }
     const change = outcome.kind === "keep" ? outcome.change : undefined;
-    const fault = outcome.kind === "failed" ? outcome.reason : change && this.#take(change, memory);
+    const fault =
+      outcome.kind === "failed" ? outcome.reason : change && this.#take(stage, change, memory);
     const passing: Passing = fault !== undefined ? "failed" : change ? "changed" : "same";
     this.trail = this.trail.after(stage, passing);
     const kind = fault === undefined ? "out" : "failed";
@@ -151,7 +154,7 @@ export class EventUnderWay implements GivenEvent, WriteOwner {
   }
 
   /** Changes it as a transformation has; answers why it may not. */
-  #take(change: EventChange, { additionOf, join }: LaneMemory): string | undefined {
+  #take(stage: Stage, change: EventChange, { additionOf, join }: LaneMemory): string | undefined {
     const more = additionOf(change);
     if (more !== undefined && !this.#hasAnyOf(more.properties)) {
       this.#added = join(this.#added, more);
@@ -164,6 +167,9 @@ export class EventUnderWay implements GivenEvent, WriteOwner {
     const taken = takeChange(before, change);
     if (taken.kind === "refused") return taken.reason;
     const { propertiesText } = taken;
+    if (uuidOf(taken.event) !== uuidOf(event)) {
+      this.#renamedBy = [...this.#renamedBy, stage.versionLabel];
+    }
     // Without any other change the head is the same.
     if (propertiesText === undefined) this.#headText = headOf(taken.event);
     this.#propertiesText = propertiesText ?? encodeJson(ownValue(taken.event, "properties"));
@@ -197,7 +203,16 @@ export class EventUnderWay implements GivenEvent, WriteOwner {
     if (this.#isOwn) return { kind: "keep", event, added, changedBy, ...captured };
     const changed = capturedEventOf(event, this.event);
     const propertiesText = this.#propertiesText;
-    return { kind: "keep", event: changed, propertiesText, added, changedBy, ...captured };
+    const renamedBy = this.#renamedBy.length > 0 ? this.#renamedBy : undefined;
+    return {
+      kind: "keep",
+      event: changed,
+      propertiesText,
+      added,
+      changedBy,
+      renamedBy,
+      ...captured,
+    };
   }
 }
 

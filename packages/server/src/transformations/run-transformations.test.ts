@@ -136,6 +136,34 @@ describe("transformations at work", () => {
     expect(await run.events.receipt(project, uuid)).toMatchObject({ outcome: "stored" });
   });
 
+  it("[TP-28] names who changed the uuid under the old one, not who changed anything else", async () => {
+    const project = await run.newProject();
+    const [first, second] = [v7(), v7()];
+    const mark = (name: string) =>
+      run.enable(
+        project,
+        name,
+        `export function processEvent(e) { e.properties["${name}"] = 1; return e }`,
+      );
+    const rename = (name: string, uuid: string) =>
+      run.enable(project, name, `export function processEvent(e) { e.uuid = "${uuid}"; return e }`);
+    await mark("Before");
+    const a = await rename("A", first);
+    await mark("Between");
+    const b = await rename("B", second);
+    await mark("After");
+    const event = eventOf(project, "a");
+    await pass([event]);
+    expect(await run.events.receipt(project, event.uuid)).toMatchObject({
+      outcome: "dropped",
+      by: `${a.label} v1, ${b.label} v1`,
+      reason: expect.stringContaining(second),
+    });
+    expect(await run.events.receipt(project, second)).toMatchObject({
+      changedBy: expect.arrayContaining([expect.stringContaining("Between")]),
+    });
+  });
+
   it("[TP-24] applies an edited source from a known event on, and receipts tell the version", async () => {
     const project = await run.newProject();
     const mark = (text: string) =>

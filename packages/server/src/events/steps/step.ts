@@ -17,6 +17,8 @@ export type StepOutcome =
       readonly added?: AddedProperties | undefined;
       /** Who changed the event; the step by its own name unless given. */
       readonly changedBy?: readonly string[];
+      /** Who gave it another uuid, where that is fewer. */
+      readonly renamedBy?: readonly string[] | undefined;
       readonly captured?: readonly CapturedEvent[];
     }
   | {
@@ -123,6 +125,8 @@ export type StepsOutcome =
       readonly entry: LoggedEvent;
       /** Who changed it; steps that are built in do not count. */
       readonly changedBy: readonly string[];
+      /** Who gave it another uuid, where steps have told. */
+      readonly renamedBy?: readonly string[] | undefined;
       readonly captured: readonly CapturedEvent[];
     }
   | {
@@ -292,7 +296,7 @@ function whole(kept: Kept): Kept {
 function follow(step: Step, before: Kept, outcome: StepOutcome): StepsOutcome {
   switch (outcome.kind) {
     case "keep": {
-      const { event, propertiesText, added, changedBy = [step.name] } = outcome;
+      const { event, propertiesText, added, changedBy = [step.name], renamedBy } = outcome;
       const captured = joined(before.captured, outcome.captured);
       const isSame = event === before.entry.event;
       if (isSame && added === undefined) {
@@ -305,6 +309,7 @@ function follow(step: Step, before: Kept, outcome: StepOutcome): StepsOutcome {
         kind: "keep",
         entry,
         changedBy: step.isBuiltIn ? before.changedBy : joined(before.changedBy, changedBy),
+        renamedBy: renamedBy ? joined(before.renamedBy ?? NONE, renamedBy) : before.renamedBy,
         captured,
       };
     }
