@@ -105,6 +105,16 @@ describe("the catalogue", () => {
     expect(await left("drop")).toEqual([false, false, true, true]);
     expect(await left("keep only these")).toEqual([true, true, false, false]);
     await expect(run("drop-events", { rules: "[{}]" }, {})).rejects.toThrow("match everything");
+    const second = {
+      where: [
+        { property: "a", is: 1 },
+        { property: "b", matches: "(x" },
+      ],
+    };
+    const broken = JSON.stringify([{ event: "a" }, second]);
+    await expect(run("drop-events", { rules: broken }, {})).rejects.toThrow(
+      /Rule 2: "\(x" is no regular expression: expecting '\)'/,
+    );
   });
 
   it("[TP-32] removes listed properties, or all others, at any depth", async () => {
@@ -178,9 +188,24 @@ describe("the catalogue", () => {
     const given = { $raw_user_agent: iphone, $os: "mine" };
     const [event] = await run("parse-user-agent", {}, { properties: given });
     expect(properties(event)).toMatchObject({
-      ...{ $browser: "Safari", $browser_version: "17.4", $os: "mine", $os_version: "17.4" },
+      ...{ $browser: "Safari", $browser_version: "17.4", $os: "mine", $os_version: "17.4.0" },
       ...{ $device_type: "Mobile", $device_manufacturer: "Apple", $device: "iPhone" },
     });
+  });
+
+  it.each([
+    ["Windows NT 10.0; Win64; x64", "Windows", "10"],
+    ["Windows NT 6.3; ARM", "Windows", "RT"],
+    ["Windows NT 6.1", "Windows", "7"],
+    ["Windows NT 5.2", "Windows", "XP"],
+    ["Macintosh; Intel Mac OS X 10_15_7", "Mac OS X", "10.15.7"],
+    ["Macintosh; Intel Mac OS X 14_4", "Mac OS X", "14.4.0"],
+    ["Linux; Android 8.1; Pixel 2", "Android", "8.1.0"],
+    ["Linux; Android 14; Pixel 8", "Android", "14"],
+  ])("[TP-35] tells systems as posthog-js does: %s", async (platform, $os, $os_version) => {
+    const $raw_user_agent = `Mozilla/5.0 (${platform}) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36`;
+    const [event] = await run("parse-user-agent", {}, { properties: { $raw_user_agent } });
+    expect(properties(event)).toMatchObject({ $os, $os_version });
   });
 
   it("[TP-36] adds places as exactly as is wanted", async () => {
@@ -299,6 +324,9 @@ describe("the catalogue", () => {
     expect(properties(other)).toEqual({});
     const dropped = await run("guard-schema", { schemas, action: "drop" }, ...sent);
     expect(dropped.map((event) => event === null)).toEqual([true, false, false]);
+    const strict = { schemas, action: "drop", unknownEvents: "treat as unfit" };
+    const left = await run("guard-schema", strict, { event: "look" }, { event: "$pageview" });
+    expect(left.map((event) => event === null)).toEqual([true, false]);
   });
 
   it("[TP-43] filters bots", async () => {

@@ -136,6 +136,18 @@ describe("transformations at work", () => {
     expect(await run.events.receipt(project, uuid)).toMatchObject({ outcome: "stored" });
   });
 
+  it("[TP-7] believes nothing that senders say of transformations where events pass any, and leaves it where they pass none", async () => {
+    const claims = { $plugins_succeeded: ["mine"], $plugins_failed: ["theirs"] };
+    const bare = await run.newProject();
+    await run.append([{ ...eventOf(bare, "a"), properties: claims }]);
+    await run.settle();
+    expect((await run.stored(bare))[0]?.properties).toEqual(claims);
+    const project = await run.newProject();
+    const { label } = await run.enable(project, "Any", "export const processEvent = (e) => e");
+    const [stored] = await pass([{ ...eventOf(project, "a"), properties: claims }]);
+    expect(stored?.properties).toEqual({ $plugins_succeeded: [label], $plugins_failed: [] });
+  });
+
   it("[TP-28] names who changed the uuid under the old one, not who changed anything else", async () => {
     const project = await run.newProject();
     const [first, second] = [v7(), v7()];

@@ -440,6 +440,43 @@ describe("beside the stream of events", () => {
     expect(await told(other, refused.id, "webhook")).toContain("is not granted");
   });
 
+  it("[TP-52] tells the person as it is with what the event itself sets, beside the stream only", async () => {
+    const project = await run.newProject();
+    const person = "event.event + ' ' + JSON.stringify(event.person && event.person.properties)";
+    const { id } = await run.enable(
+      project,
+      "Person",
+      `export function processEvent(event) { console.log('pass ' + ${person}); return event }
+       export function onEvent(event) { console.log('seen ' + ${person}) }
+       export function exportEvents([event]) { console.log('exported ' + ${person}) }
+       export function composeWebhook(event) { console.log('composed ' + ${person}) }`,
+    );
+    const first = { ...eventOf(project, "first"), distinctId: "before" };
+    await run.append([{ ...first, properties: { $set: { plan: "free", old: 1 } } }]);
+    const identify = { ...eventOf(project, "$identify"), distinctId: "after" };
+    const properties = {
+      $anon_distinct_id: "before",
+      $set: { plan: "paid" },
+      $set_once: { since: 2026, old: 2 },
+      $unset: ["nothing"],
+    };
+    await run.append([{ ...identify, properties }]);
+    await run.settle();
+    const lines = await eventually(
+      () => run.lines(project, id),
+      (all) => all.some((line) => line.startsWith("composed $identify")),
+    );
+    const told = '{"plan":"paid","old":1,"since":2026}';
+    expect(lines.filter((line) => line.includes("$identify")).map(sorted)).toEqual(
+      [
+        "pass $identify undefined",
+        `exported $identify ${told}`,
+        `seen $identify ${told}`,
+        `composed $identify ${told}`,
+      ].map(sorted),
+    );
+  });
+
   it("[TP-52] gives stored events to exportEvents", async () => {
     const project = await run.newProject();
     const { id } = await run.enable(
@@ -654,6 +691,9 @@ describe("beside the stream of events", () => {
       (one) => one?.config.enabled === false,
     );
     expect(view?.config.problem?.message).toContain("no key");
+    // Nothing says before that it works.
+    const [first] = await run.lines(project, id);
+    expect(first).toBe("Version 1 is in place, from the next event on.");
   });
 
   it("[TM-31] warns of a source that has nothing to call", async () => {
@@ -898,3 +938,10 @@ describe("a config that is enabled", () => {
     await run.close();
   });
 });
+
+/** A line with the keys of the object in it by name. */
+function sorted(line: string): string {
+  const [, words = line, text] = /^([^{]*)(\{.*\})$/.exec(line) ?? [];
+  if (text === undefined) return words;
+  return words + JSON.stringify(Object.fromEntries(Object.entries(JSON.parse(text)).sort()));
+}

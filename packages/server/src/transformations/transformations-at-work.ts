@@ -120,7 +120,7 @@ export async function startTransformations(deps: AtWorkDeps): Promise<Transforma
       const version = `Version ${stage.version}`;
       const message = before
         ? `${version} takes the place of version ${before.version}, from the next event on.`
-        : `${version} is at work, from the next event on.`;
+        : `${version} is in place, from the next event on.`;
       journal.log(stage, { source: "SYSTEM", level: "info", message });
       const { methods, jobs: declared } = stage.program;
       if (methods.length + declared.length > 0) return;

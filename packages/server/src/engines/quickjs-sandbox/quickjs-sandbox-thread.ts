@@ -196,7 +196,7 @@ async function inspect({
       memory: `loading takes more than ${limits.memoryMiB} MiB of memory`,
       crash: `loading breaks its machine (${error.message.slice(0, 200)})`,
     };
-    reply(false, JSON.stringify([reasons[error.kind], ""]));
+    reply(false, JSON.stringify([reasons[error.kind]]));
   }
 }
 

@@ -145,6 +145,21 @@ describe("sources", () => {
   });
 
   it.each([
+    ["throw 5", "5"],
+    ["throw null", "null"],
+    ["throw { code: 1 }", '{"code":1}'],
+  ])(
+    "[TS-3] tells of what is no error that it was thrown while loading: %s",
+    async (text, told) => {
+      const outcome = await sandbox.compile({ "index.js": text });
+      expect(outcome).toMatchObject({
+        kind: "refused",
+        problems: [{ message: `${told} (thrown while loading; only an Error tells where)` }],
+      });
+    },
+  );
+
+  it.each([
     ["/etc/passwd", "export {}"],
     ["../index.js", "export {}"],
     ["a/../index.js", "export {}"],
@@ -553,7 +568,7 @@ describe("meta and globals", () => {
         other: expect.stringContaining("not granted"),
         away: expect.stringContaining("refused"),
         large: expect.stringContaining("refused"),
-        file: expect.stringContaining("not granted"),
+        file: expect.stringContaining("only http and https"),
       });
       const inside = (await propertiesAfter(sandbox, source, granted)) as JsonObject;
       expect(inside["ok"]).toContain("not on the public internet");

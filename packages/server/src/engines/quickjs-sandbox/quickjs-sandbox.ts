@@ -74,7 +74,7 @@ export class QuickJsSandbox implements Sandbox {
     const told = readJson(text);
     if (!isOk) {
       const [message, stack] = Array.isArray(told) ? told.map(String) : [];
-      const problem = placeOf(message ?? UNREADABLE, stack ?? "", bundle.sourceMap);
+      const problem = placeOf(message ?? UNREADABLE, stack, bundle.sourceMap);
       return { kind: "refused", problems: [problem] };
     }
     const program = programOf(bundle.code, told);
@@ -175,7 +175,7 @@ export class QuickJsSandbox implements Sandbox {
   /** Inspects in a thread of its own: an endless source delays nobody's events. */
   async #inspect(code: string): Promise<{ isOk: boolean; text: string }> {
     const resources = await this.#openResources();
-    if (this.#isClosed) return { isOk: false, text: JSON.stringify(["the sandbox is closed", ""]) };
+    if (this.#isClosed) return { isOk: false, text: JSON.stringify(["the sandbox is closed"]) };
     clearTimeout(this.#inspectorIdle);
     this.#inspector ??= this.#openInspector(resources);
     const inspector = this.#inspector;
@@ -207,7 +207,7 @@ export class QuickJsSandbox implements Sandbox {
 
   #endInspections(reason: string): void {
     for (const finish of [...this.#inspections.values()]) {
-      finish(false, JSON.stringify([reason, ""]));
+      finish(false, JSON.stringify([reason]));
     }
   }
 
@@ -254,9 +254,12 @@ function programOf(code: string, told: Json): Program | null {
   };
 }
 
-/** Where an error was thrown while loading, in the files of the source. */
-function placeOf(message: string, stack: string, sourceMap: string): SourceProblem {
-  const place = /index\.js:(\d+)(?::(\d+))?/.exec(stack);
+/**
+ * Where an error was thrown while loading, in the files of the source.
+ * @param stack nothing for what was no error, absent where nothing was thrown
+ */
+function placeOf(message: string, stack: string | undefined, sourceMap: string): SourceProblem {
+  const place = /index\.js:(\d+)(?::(\d+))?/.exec(stack ?? "");
   if (place !== null) {
     // The first line of the program is the sandbox's own.
     const line = Number(place[1]) - 2;
@@ -267,7 +270,9 @@ function placeOf(message: string, stack: string, sourceMap: string): SourceProbl
       return { file, line: entry.originalLine + 1, column: entry.originalColumn + 1, message };
     }
   }
-  return { file: "", line: 0, column: 0, message };
+  const thrown =
+    stack === "" ? `${message} (thrown while loading; only an Error tells where)` : message;
+  return { file: "", line: 0, column: 0, message: thrown };
 }
 
 /** The engine that the bundle comes with (`scripts/optimize-engine.mjs`), else that of the package. */

@@ -54,7 +54,7 @@ function readCondition(condition: unknown, where: string): Test {
   }
   const wanted = rest[operator];
   if (operator === "matches") {
-    const pattern = new RegExp(String(wanted), "i");
+    const pattern = readPattern(String(wanted), where);
     return (event) => {
       const value = valueAt(event, property);
       return value !== undefined && value !== null && pattern.test(String(value));
@@ -63,6 +63,15 @@ function readCondition(condition: unknown, where: string): Test {
   const test = Object.hasOwn(OPERATORS, operator) ? OPERATORS[operator] : undefined;
   if (!test) throw new Error(`${where}: there is no operator "${operator}".`);
   return (event) => test(valueAt(event, property), wanted);
+}
+
+function readPattern(text: string, where: string): RegExp {
+  try {
+    return new RegExp(text, "i");
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new Error(`${where}: ${JSON.stringify(text)} is no regular expression: ${why}`);
+  }
 }
 
 function valueAt(event: PluginEvent, path: string): unknown {

@@ -21,6 +21,21 @@ const DEVICE_TYPES: Record<string, string> = {
   bot: "Bot",
 };
 
+/** Names that versions of Windows go by, as posthog-js tells them. */
+const WINDOWS: Record<string, string> = {
+  "NT 5.0": "2000",
+  "NT 5.1": "XP",
+  "NT 5.2": "XP",
+  "NT 6.0": "Vista",
+  "NT 6.1": "7",
+  "NT 6.2": "8",
+  "NT 6.3": "8.1",
+  "NT 6.4": "10",
+  "NT 10.0": "10",
+};
+/** Systems whose versions have three parts there. */
+const THREE_PARTS = new Set(["iOS", "macOS", "Android"]);
+
 export function setupPlugin({ config, global }: PluginMeta<Global>) {
   global.names = String(config.property ?? "")
     .split(",")
@@ -55,13 +70,25 @@ function partsOf(userAgent: string, known: Map<string, Parts>): Parts {
   return parts;
 }
 
+/** The version as posthog-js tells it, so that events from browsers and servers say the same. */
+function systemVersion(
+  { name, version }: { name?: string; version?: string },
+  userAgent: string,
+): string | undefined {
+  if (name === "Windows") {
+    return /arm/i.test(userAgent) ? "RT" : version && (WINDOWS[version] ?? version);
+  }
+  const isShort = version !== undefined && /^\d+\.\d+$/.test(version);
+  return isShort && name !== undefined && THREE_PARTS.has(name) ? `${version}.0` : version;
+}
+
 function parse(userAgent: string): Parts {
   const { browser, os, platform } = bowser.parse(userAgent);
   const parts: Record<string, string | undefined> = {
     $browser: browser.name,
     $browser_version: browser.version,
     $os: os.name === "macOS" ? "Mac OS X" : os.name,
-    $os_version: os.version,
+    $os_version: systemVersion(os, userAgent),
     $device_type: DEVICE_TYPES[platform.type ?? ""],
     $device_manufacturer: platform.vendor,
     $device: platform.model,
