@@ -182,7 +182,12 @@ export function createInstanceHosts({
       const sample = { event: wanted.event, detail };
       const type = `transformation_capture_${made.refusal.replace("-", "_")}`;
       warnings.note(stage.projectId, { type, sdk: NO_SDK, sample });
-      throw new Error(`posthog.capture was refused: ${REFUSALS[made.refusal]}`);
+      const message = `posthog.capture was refused: ${REFUSALS[made.refusal]}`;
+      // Mostly nobody waits for it; of too many, and of too deep ones, others tell.
+      if (made.refusal === "no-name") {
+        journal.log(stage, { source: "SYSTEM", level: "warn", message });
+      }
+      throw new Error(message);
     }
     const marked = { ...made, properties: { ...made.properties, [FROM]: stage.configId } };
     if (under) under.captured = [...under.captured, marked];

@@ -148,6 +148,21 @@ describe("transformations at work", () => {
     expect(stored?.properties).toEqual({ $plugins_succeeded: [label], $plugins_failed: [] });
   });
 
+  it("[TP-25] tells in the log of what is captured without a name, though nobody waits for it", async () => {
+    const project = await run.newProject();
+    const { id } = await run.enable(
+      project,
+      "Nameless",
+      `export function processEvent(e) {
+        posthog.capture(''); posthog.capture(5); posthog.capture(' '); posthog.capture();
+        return e;
+      }`,
+    );
+    expect(await pass([eventOf(project, "a")])).toHaveLength(1);
+    const lines = (await run.lines(project, id)).filter((line) => line.includes("refused"));
+    expect(lines).toEqual(Array(4).fill("posthog.capture was refused: an event needs a name"));
+  });
+
   it("[TP-28] names who changed the uuid under the old one, not who changed anything else", async () => {
     const project = await run.newProject();
     const [first, second] = [v7(), v7()];

@@ -718,6 +718,21 @@ describe("a trial", () => {
     expect(await why({ allowed_hosts: ["127.0.0.1:9"] })).toContain("not on the public internet");
   });
 
+  test("[TM-58] tells what it would have captured, and what is refused of that", async () => {
+    const source = {
+      "index.js": `export async function processEvent(event) {
+        await posthog.capture("other", { a: 1 });
+        posthog.capture("");
+        return event;
+      }`,
+    };
+    const { body } = await post("/test", { source, events: [{ event: "a" }] });
+    expect(body.captured).toMatchObject([{ event: "other", properties: { a: 1 } }]);
+    expect(body.logs).toMatchObject([
+      { source: "SYSTEM", message: "posthog.capture was refused: an event needs a name" },
+    ]);
+  });
+
   test("[TM-58] says why it does not start, and where its source is wrong", async () => {
     const source = { "index.js": 'export function setupPlugin() { throw new Error("no key") }' };
     const { body } = await post("/test", { source, events: [{ event: "x" }] });

@@ -195,8 +195,14 @@ function createRecord(locate: (address: string) => Promise<Json | null>) {
     deleteStored: async (key) => {
       stored.delete(key);
     },
-    capture: async ({ event, distinctId, properties, timestamp }) =>
-      keep(captured, [{ event, distinct_id: distinctId, properties, timestamp }]),
+    capture: async ({ event, distinctId, properties, timestamp }) => {
+      if (event.trim() === "") {
+        const message = "posthog.capture was refused: an event needs a name";
+        keep(logs, [{ at: new Date(), source: "system", level: "warn", message }]);
+        throw new Error(message);
+      }
+      keep(captured, [{ event, distinct_id: distinctId, properties, timestamp }]);
+    },
     enqueueJob: async (name, payload, runAt) =>
       keep(jobs, [{ name, payload, run_at: runAt.toISOString() }]),
     locate,

@@ -46,6 +46,7 @@ const GUEST_MODULES: ReadonlySet<string> = new Set([
   "path",
   "path/posix",
   "querystring",
+  "string_decoder",
   "timers",
   "timers/promises",
   "url",

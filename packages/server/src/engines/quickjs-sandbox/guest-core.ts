@@ -172,9 +172,17 @@ function describeThrown(thrown: unknown): string {
   }
 }
 
-function show(value: unknown, depth = 0, seen: unknown[] = []): string {
+/** A text in the quotes that Node.js would write around it. */
+function quote(text: string): string {
+  const inner = stringify(text).slice(1, -1).replaceAll('\\"', '"');
+  if (!inner.includes("'")) return `'${inner}'`;
+  if (!inner.includes('"')) return `"${inner}"`;
+  return inner.includes("`") ? `'${inner.replaceAll("'", "\\'")}'` : `\`${inner}\``;
+}
+
+function show(value: unknown, depth = 0, seen: unknown[] = [], deepest = 2): string {
   try {
-    if (typeof value === "string") return depth === 0 ? value : stringify(value);
+    if (typeof value === "string") return depth === 0 ? value : quote(value);
     if (typeof value === "bigint") return `${value}n`;
     if (typeof value === "function") return `[Function: ${value.name || "anonymous"}]`;
     if (typeof value !== "object" || value === null) return String(value);
@@ -184,9 +192,9 @@ function show(value: unknown, depth = 0, seen: unknown[] = []): string {
       return Number.isNaN(value.getTime()) ? "Invalid Date" : value.toISOString();
     if (value instanceof RegExp) return String(value);
     if (seen.includes(value)) return "[Circular]";
-    if (depth > 4) return Array.isArray(value) ? "[Array]" : "[Object]";
+    if (seen.length > deepest) return Array.isArray(value) ? "[Array]" : "[Object]";
     const inner = [...seen, value];
-    const part = (item: unknown) => show(item, depth + 1, inner);
+    const part = (item: unknown) => show(item, depth + 1, inner, deepest);
     if (Array.isArray(value)) {
       const shown = value.slice(0, 100).map(part);
       if (value.length > 100) shown.push(`... ${value.length - 100} more items`);
@@ -203,7 +211,7 @@ function show(value: unknown, depth = 0, seen: unknown[] = []): string {
     const shown = Object.keys(value)
       .slice(0, 100)
       .map((key) => {
-        const label = /^[A-Za-z_$][\w$]*$/.test(key) ? key : stringify(key);
+        const label = /^[A-Za-z_$][\w$]*$/.test(key) ? key : quote(key);
         return `${label}: ${part((value as Record<string, unknown>)[key])}`;
       });
     return shown.length === 0 ? "{}" : `{ ${shown.join(", ")} }`;
@@ -537,10 +545,8 @@ const WEB = [
 const always = () => true;
 const posthog = {
   async capture(event: unknown, properties?: Record<string, unknown>): Promise<void> {
-    if (typeof event !== "string" || event === "") {
-      throw new TypeError("posthog.capture needs the name of an event");
-    }
-    await ask("capture", [event, properties ?? {}]);
+    // What has no name is refused by the host, which tells so in the log.
+    await ask("capture", [typeof event === "string" ? event : "", properties ?? {}]);
   },
   api: {
     get: callApi("GET"),
@@ -735,6 +741,7 @@ function requireGuest(name: unknown): unknown {
     case "assert":
     case "events":
     case "path":
+    case "string_decoder":
     case "timers":
     case "util":
       return part("node")[bare];

@@ -1,10 +1,11 @@
 import type { GuestCore } from "./guest-part.ts";
+import { StringDecoder } from "./guest-string-decoder.ts";
 
 type AnyFunction = (...values: unknown[]) => unknown;
 type Members = Record<string, unknown>;
 type Name = string | symbol;
 
-/** Modules of Node.js that need nothing but the language: `events`, `assert`, `path`, `util`, `timers`. */
+/** Modules of Node.js that need nothing but the language: `events`, `assert`, `path`, `string_decoder`, `util`, `timers`. */
 export function makePart(core: GuestCore): Members {
   const deepEqual = (left: unknown, right: unknown, isStrict: boolean) =>
     areDeepEqual(left, right, isStrict, []);
@@ -12,6 +13,7 @@ export function makePart(core: GuestCore): Members {
     events: eventsModule(),
     assert: assertModule(core, deepEqual),
     path: pathModule(),
+    string_decoder: { StringDecoder },
     timers: timersModule(),
     util: utilModule(core, deepEqual),
   };
@@ -425,6 +427,19 @@ function timersModule(): unknown {
 
 // util ----------------------------------------------------------------------------------------
 
+/** Objects nested deeper are not shown, whatever is asked for. */
+const DEEPEST_SHOWN = 20;
+
+/** Node's `util.inspect`, of whose options only `depth` means something here. */
+function inspectWith({ show }: GuestCore) {
+  return (value: unknown, options?: unknown, depth?: unknown): string => {
+    // A depth that is said to be undefined has no bound either.
+    const given = isObject(options) && "depth" in options ? (options.depth ?? null) : depth;
+    const deepest = given === null ? DEEPEST_SHOWN : Math.min(DEEPEST_SHOWN, Number(given));
+    return show(value, 1, [], Number.isNaN(deepest) ? undefined : deepest);
+  };
+}
+
 function utilModule(core: GuestCore, deepEqual: DeepEqual): unknown {
   const isA = (kind: string) => (value: unknown) => tagOf(Object(value)) === `[object ${kind}]`;
   const isTyped = (kind: string) => (value: unknown) => typeof value === kind;
@@ -441,7 +456,7 @@ function utilModule(core: GuestCore, deepEqual: DeepEqual): unknown {
   const isRegExp = isA("RegExp");
   const isDate = isA("Date");
   return {
-    inspect: Object.assign((value: unknown) => core.show(value, 1), {
+    inspect: Object.assign(inspectWith(core), {
       custom: Symbol.for("nodejs.util.inspect.custom"),
     }),
     format: (...values: unknown[]) =>

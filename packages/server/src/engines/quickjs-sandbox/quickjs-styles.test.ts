@@ -282,6 +282,26 @@ describe("sources of published transformations", () => {
           await new Promise((done) => u.callbackify(async (x) => x * 2)(2, (_error, value) => done(value))), typeof u.deprecate, u.debuglog("x") && 1, u.types.isDate(new Date()), u.types.isTypedArray(new Uint8Array())]`,
     ],
     [
+      "looks of objects",
+      `const u = require("util"); const deep = { a: { b: { c: { d: { e: 1 } } } }, l: [[[[1]]]], t: "x" };
+        const look = (...values) => u.inspect(...values).replace(/\\s+/g, " ");
+        return [look(deep), look(deep, { depth: 0 }), look(deep, { depth: null }), look(deep, false, 1), look(deep, { depth: undefined }), look([[[["x"]]]]), look("x"), u.format("%s %O", "a", deep).replace(/\\s+/g, " ")]`,
+    ],
+    [
+      "texts that come in pieces",
+      `const { StringDecoder } = require("string_decoder"); const seen = [];
+        const all = Buffer.from([...Buffer.from("aü€𝄞ü"), 0xff, 0xe2, 0x82, 0x41, 0xf0, 0x90, 0xc3]);
+        for (const encoding of [undefined, "utf8", "UTF-16LE", "ucs2", "latin1", "ascii", "hex", "base64", "base64url"]) {
+          for (const size of [1, 2, 3, 4, 5, 7, 100]) {
+            const decoder = new StringDecoder(encoding); const texts = [decoder.encoding];
+            for (let at = 0; at < all.length; at += size) texts.push(decoder.write(all.subarray(at, at + size)));
+            seen.push([...texts, decoder.end(), decoder.end(Buffer.from("z")), decoder.write("text")]);
+          }
+        }
+        try { new StringDecoder("no") } catch (error) { seen.push([error.name, error.code, error.message]) }
+        return [seen, require("node:string_decoder").StringDecoder === StringDecoder]`,
+    ],
+    [
       "packed bytes",
       `const z = require("zlib"); const packed = z.brotliCompressSync("hello");
         return [z.constants.Z_BEST_SPEED, z.constants.BROTLI_PARAM_QUALITY, z.brotliDecompressSync(packed).toString(), z.gunzipSync(z.gzipSync("hello")).toString(), await new Promise((done) => z.brotliCompress(Buffer.from("x"), (_error, bytes) => done(z.brotliDecompressSync(bytes).toString())))]`,
