@@ -29,6 +29,7 @@ export interface Trial {
   readonly config: JsonObject;
   readonly attachments: readonly Attachment[];
   readonly allowedHosts: readonly string[];
+  /** As they would come to the first transformation. */
   readonly events: readonly PluginEvent[];
 }
 
@@ -108,7 +109,7 @@ export function createTryTransformation({
       return { ...record.kept(), methods, startError, results: [], startMs, runMs: 0 };
     }
     try {
-      const results = await run(start.instance, trial, siteUrl);
+      const results = await run(start.instance, trial);
       const runMs = round(performance.now() - runFrom);
       return { ...record.kept(), methods, startError: null, results, startMs, runMs };
     } finally {
@@ -130,14 +131,9 @@ export function createTryTransformation({
 /** Each takes the memory of a sandbox. */
 const TRIALS = { maxRunning: 2, maxWaiting: 50 };
 
-async function run(
-  instance: Instance,
-  { events }: Trial,
-  siteUrl: string,
-): Promise<readonly TrialResult[]> {
-  const given = events.map((event) => ({ site_url: siteUrl, ...event }));
-  const outcomes = await instance.transform(given);
-  return given.map((before, index) => {
+async function run(instance: Instance, { events }: Trial): Promise<readonly TrialResult[]> {
+  const outcomes = await instance.transform(events);
+  return events.map((before, index) => {
     const outcome = outcomes[index];
     if (!outcome) throw new Error("an event without an outcome");
     return resultOf(before, outcome);
