@@ -35,7 +35,7 @@ describe("settings", () => {
       pluginCpuMs: 100,
       pluginLoadMs: 1_000,
       pluginMemoryMb: 32,
-      pluginOutputKb: 4_000,
+      pluginOutputKb: 250,
       pluginLogLines: 100,
       githubUrl: "https://github.com",
       githubApiUrl: null,

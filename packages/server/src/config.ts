@@ -209,11 +209,12 @@ const Settings = Type.Object({
   pluginOutputKb: Type.Integer({
     flag: "plugin-output-kb",
     env: "HEDGEROW_PLUGIN_OUTPUT_KB",
-    description: "what a transformation may make of one event, in thousands of characters of JSON",
-    expects: "a whole number from 10 to 8000",
-    minimum: 10,
-    maximum: 8_000,
-    default: 4_000,
+    description:
+      "size of what a transformation may make of one event, in thousands of characters of JSON",
+    expects: "a whole number from 25 to 4000",
+    minimum: 25,
+    maximum: 4_000,
+    default: 250,
   }),
   pluginLogLines: Type.Integer({
     flag: "plugin-log-lines",

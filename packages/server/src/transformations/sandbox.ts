@@ -95,7 +95,7 @@ export function sandboxLimitsOf(settings: LimitSettings): SandboxLimits {
     eventCpuMs: pluginCpuMs,
     loadCpuMs: pluginLoadMs,
     memoryMiB: pluginMemoryMb,
-    outputLength: pluginOutputKb * 1_000,
+    eventLength: pluginOutputKb * 1_000,
     logLines: pluginLogLines,
   };
 }

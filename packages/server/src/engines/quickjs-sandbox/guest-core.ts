@@ -220,6 +220,18 @@ function show(value: unknown, depth = 0, seen: unknown[] = [], deepest = 2): str
   }
 }
 
+/** Objects nested deeper are not shown, whatever is asked for. */
+const DEEPEST_SHOWN = 20;
+
+/** Node's `util.inspect`, of whose options only `depth` means something here. */
+function inspect(value: unknown, options?: unknown, depth?: unknown): string {
+  const isGiven = typeof options === "object" && options !== null && "depth" in options;
+  // A depth that is said to be undefined has no bound either.
+  const given = isGiven ? (options.depth ?? null) : depth;
+  const deepest = given === null ? DEEPEST_SHOWN : Math.min(DEEPEST_SHOWN, Number(given));
+  return show(value, 1, [], Number.isNaN(deepest) ? undefined : deepest);
+}
+
 function describeError(error: Error): string {
   return typeof error.stack === "string" ? wholeStack(error, error.stack) : describeThrown(error);
 }
@@ -322,7 +334,8 @@ const console = {
   trace: writeAs("debug"),
   warn: writeAs("warn"),
   error: writeAs("error"),
-  dir: (value: unknown) => log("log", [value]),
+  dir: (value: unknown, options?: unknown) =>
+    log("log", [typeof value === "string" ? value : inspect(value, options)]),
   table: (value: unknown) => log("log", [value]),
   assert(condition: unknown, ...values: unknown[]) {
     if (!condition) log("error", ["Assertion failed:", ...values]);
@@ -481,7 +494,7 @@ function textOf({ buffer, byteOffset, byteLength }: Uint8Array, encoding: string
   return parse(bridge.text(bytes, encoding));
 }
 
-const core = { call, ask, part, put, show, format, describeThrown, errorOf, textOf };
+const core = { call, ask, part, put, show, inspect, format, describeThrown, errorOf, textOf };
 
 function define(name: string, value: unknown): void {
   put(globalThis, name, value);
@@ -1057,7 +1070,7 @@ function findExports(code: unknown): void {
     find();
     return;
   }
-  loading = write(["it awaits something that does not come while it loads", ""]);
+  loading = write(["it awaits something that does not come while it loads"]);
   apply(promiseThen, waiting, [
     () => {
       loading = "";

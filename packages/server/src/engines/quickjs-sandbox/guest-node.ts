@@ -427,19 +427,6 @@ function timersModule(): unknown {
 
 // util ----------------------------------------------------------------------------------------
 
-/** Objects nested deeper are not shown, whatever is asked for. */
-const DEEPEST_SHOWN = 20;
-
-/** Node's `util.inspect`, of whose options only `depth` means something here. */
-function inspectWith({ show }: GuestCore) {
-  return (value: unknown, options?: unknown, depth?: unknown): string => {
-    // A depth that is said to be undefined has no bound either.
-    const given = isObject(options) && "depth" in options ? (options.depth ?? null) : depth;
-    const deepest = given === null ? DEEPEST_SHOWN : Math.min(DEEPEST_SHOWN, Number(given));
-    return show(value, 1, [], Number.isNaN(deepest) ? undefined : deepest);
-  };
-}
-
 function utilModule(core: GuestCore, deepEqual: DeepEqual): unknown {
   const isA = (kind: string) => (value: unknown) => tagOf(Object(value)) === `[object ${kind}]`;
   const isTyped = (kind: string) => (value: unknown) => typeof value === kind;
@@ -456,9 +443,12 @@ function utilModule(core: GuestCore, deepEqual: DeepEqual): unknown {
   const isRegExp = isA("RegExp");
   const isDate = isA("Date");
   return {
-    inspect: Object.assign(inspectWith(core), {
-      custom: Symbol.for("nodejs.util.inspect.custom"),
-    }),
+    inspect: Object.assign(
+      (...values: Parameters<typeof core.inspect>) => core.inspect(...values),
+      {
+        custom: Symbol.for("nodejs.util.inspect.custom"),
+      },
+    ),
     format: (...values: unknown[]) =>
       typeof values[0] === "string"
         ? core.format(values)

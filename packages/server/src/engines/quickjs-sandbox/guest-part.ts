@@ -7,8 +7,8 @@ export interface GuestCore {
   part(name: string): Record<string, unknown>;
   /** Gives an object a property of its own, which may be changed and is listed only on request. */
   put(target: object, name: PropertyKey, value: unknown, enumerable?: boolean): void;
-  /** What consoles show; quoted below the first depth, and with objects down to the `deepest`. */
-  show(value: unknown, depth?: number, seen?: unknown[], deepest?: number): string;
+  show(value: unknown, depth?: number): string;
+  inspect(value: unknown, options?: unknown, depth?: unknown): string;
   format(values: unknown[]): string;
   describeThrown(thrown: unknown): string;
   errorOf(text: string): Error;

@@ -261,7 +261,7 @@ describe("limits", () => {
 
   it("[TS-40] keeps to the limits that the operator sets, smallest and largest", async () => {
     const settings = { pluginCpuMs: 10, pluginLoadMs: 100, pluginMemoryMb: 16 };
-    const limits = sandboxLimitsOf({ ...settings, pluginOutputKb: 10, pluginLogLines: 1 });
+    const limits = sandboxLimitsOf({ ...settings, pluginOutputKb: 25, pluginLogLines: 1 });
     const small = new QuickJsSandbox({ limits });
     expect(await small.compile({ "index.js": "while (true) {}" })).toMatchObject({
       problems: [{ message: "loading takes longer than 100 ms" }],
@@ -272,7 +272,7 @@ describe("limits", () => {
       `function processEvent(event) {
         console.log(event.event);
         if (event.event === "event 1") while (true) {}
-        if (event.event === "event 2") event.properties = { text: "x".repeat(11_000) };
+        if (event.event === "event 2") event.properties = { text: "x".repeat(60_000) };
         if (event.event === "event 3") { const all = []; for (let i = 0; i < 40; i += 1) all.push(new Uint8Array(1_048_576)) }
         return event;
       }`,
@@ -281,7 +281,7 @@ describe("limits", () => {
     expect((await instance.transform(sampleEvents(4))).map(readOutcome)).toEqual([
       "unchanged",
       "failed: it computed for longer than 10 ms",
-      "failed: the event became larger than 10000 characters",
+      "failed: the event became larger than 25000 characters",
       expect.stringMatching(/failed: .*(memory|10 ms)/),
     ]);
     expect(lines.filter(({ source }) => source === "console").length).toBeLessThanOrEqual(2);

@@ -870,6 +870,24 @@ describe("sources of published transformations", () => {
     await instance.stop();
   });
 
+  it("[TS-14] shows objects in the log as deep as Node.js does, or as is asked for", async () => {
+    const { host, lines } = recordHost();
+    const source = `export function processEvent(event) {
+      const deep = { a: { b: { c: { d: 1 } } } };
+      console.log(deep); console.dir(deep, { depth: null }); console.dir("text"); console.log("of %O", deep);
+      return event;
+    }`;
+    const instance = await startSource(sandbox, source, { host });
+    await instance.transform(sampleEvents(1));
+    expect(lines.map(({ message }) => message)).toEqual([
+      "{ a: { b: { c: [Object] } } }",
+      "{ a: { b: { c: { d: 1 } } } }",
+      "text",
+      "of { a: { b: { c: [Object] } } }",
+    ]);
+    await instance.stop();
+  });
+
   it("[TS-15] unpacks answers and heeds what is said of redirects, as Node.js does", async () => {
     const packed = { gzip: gzipSync, deflate: deflateSync, br: brotliCompressSync };
     const server = createServer((request, response) => {
