@@ -18,7 +18,7 @@ import type { StepOutcome } from "../events/steps/step.ts";
 import type { GivenEvent, TextOutcome } from "./sandbox.ts";
 import type { Stage } from "./stage.ts";
 import type { WriteOwner } from "./storage-buffer.ts";
-import { createTrail, type Passing, type Trail } from "./trail.ts";
+import { createTrails, type Passing, type Trail } from "./trail.ts";
 import type { NewJob } from "./transformation-records.ts";
 
 /** A job that an event asks for, with its line for the log. */
@@ -38,7 +38,7 @@ export interface Count {
 /** What is made once for many events of a lane: those that follow one another have much in common. */
 export interface LaneMemory {
   readonly siteUrl: string;
-  /** Where all events begin. */
+  /** Where events begin. */
   readonly trail: Trail;
   /** A time as `toISOString` writes it. */
   isoOf(time: Date): string;
@@ -245,19 +245,28 @@ export function uuidOf(event: PluginEvent): string {
   return typeof uuid === "string" ? uuid : "";
 }
 
-/** So much is known at a time; what is made of many different events would grow without end. */
-const MAX_KNOWN = 4000;
+/**
+ * Texts up to so long are remembered, and so many: what is longer hardly comes again, and what is made of
+ * many different events would grow without end.
+ */
+const MAX_KNOWN_CHARS = 1000;
+const MAX_KNOWN = 2000;
 
 /** The memory of a lane whose events pass the same stages. */
 export function createLaneMemory(siteUrl: string): LaneMemory {
+  const trails = createTrails(MAX_KNOWN);
   const additions = new Map<EventChange, AddedProperties | undefined>();
   const joins = new Map<AddedProperties, Map<AddedProperties, AddedProperties>>();
   let joined = 0;
   return {
     siteUrl,
-    trail: createTrail(),
+    get trail() {
+      return trails.begin();
+    },
     isoOf: createIsoWriter(),
     additionOf(change) {
+      const { length } = (change.kind === "parts" && change.addedText) || NO_TEXT;
+      if (length === 0 || length > MAX_KNOWN_CHARS) return additionOf(change);
       if (additions.has(change)) return additions.get(change);
       const addition = additionOf(change);
       if (additions.size >= MAX_KNOWN) additions.clear();
@@ -266,6 +275,7 @@ export function createLaneMemory(siteUrl: string): LaneMemory {
     },
     join(some, more) {
       if (some === undefined) return more;
+      if (some.text.length + more.text.length > MAX_KNOWN_CHARS) return addedToo(some, more);
       const known = joins.get(some)?.get(more);
       if (known) return known;
       const both = addedToo(some, more);
@@ -280,3 +290,5 @@ export function createLaneMemory(siteUrl: string): LaneMemory {
     },
   };
 }
+
+const NO_TEXT = "";

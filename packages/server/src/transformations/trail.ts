@@ -5,6 +5,9 @@ import type { Stage } from "./stage.ts";
 /** What an event did in a stage: it came out as it was, or changed, or the transformation failed. */
 export type Passing = "same" | "changed" | "failed";
 
+/** What is said of a stage that an event has passed. */
+type PassedStage = Pick<Stage, "configId" | "label" | "versionLabel">;
+
 /**
  * The stages that an event has passed, and how. Events that passed the same in the same way share one:
  * what is said of that is made once for all of them.
@@ -16,26 +19,42 @@ export interface Trail {
   readonly told: AddedProperties | undefined;
   hasPassed(configId: number): boolean;
   /** The trail after one more stage. */
-  after(stage: Stage, passing: Passing): Trail;
+  after(stage: PassedStage, passing: Passing): Trail;
 }
 
-/** The beginning of trails, which keeps those that grow from it. */
-export function createTrail(): Trail {
-  return trailOf({ succeeded: [], failed: [], changedBy: [], passed: [] });
+/** Where trails begin. */
+export interface Trails {
+  /** Before the first stage. It keeps the trails that grow from it, and is another one once they are many. */
+  begin(): Trail;
 }
 
-function trailOf({
-  succeeded,
-  failed,
-  changedBy,
-  passed,
-}: {
+/** @param maxGrown so many grow from one beginning: each stage may triple them */
+export function createTrails(maxGrown: number): Trails {
+  let grown = 0;
+  const newBeginning = () => {
+    grown = 0;
+    return trailOf({ succeeded: [], failed: [], changedBy: [], passed: [] }, () => {
+      grown++;
+    });
+  };
+  let beginning = newBeginning();
+  return {
+    begin() {
+      if (grown > maxGrown) beginning = newBeginning();
+      return beginning;
+    },
+  };
+}
+
+interface Passed {
   readonly succeeded: readonly string[];
   readonly failed: readonly string[];
   readonly changedBy: readonly string[];
   readonly passed: readonly number[];
-}): Trail {
-  const following = new Map<Stage, Map<Passing, Trail>>();
+}
+
+function trailOf({ succeeded, failed, changedBy, passed }: Passed, onGrown: () => void): Trail {
+  const following = new Map<PassedStage, Map<Passing, Trail>>();
   return {
     changedBy,
     told: passed.length === 0 ? undefined : passedProperties(succeeded, failed),
@@ -48,12 +67,14 @@ function trailOf({
       }
       let trail = byPassing.get(passing);
       if (!trail) {
-        trail = trailOf({
+        const now = {
           succeeded: passing === "failed" ? succeeded : [...succeeded, stage.label],
           failed: passing === "failed" ? [...failed, stage.label] : failed,
           changedBy: passing === "changed" ? [...changedBy, stage.versionLabel] : changedBy,
           passed: [...passed, stage.configId],
-        });
+        };
+        trail = trailOf(now, onGrown);
+        onGrown();
         byPassing.set(passing, trail);
       }
       return trail;

@@ -623,12 +623,14 @@ function readLine(
   line: string,
   lineInLane: (projectId: number, place: number) => string,
 ): LoggedEvent {
-  let inLane: string | undefined;
+  let text = line;
   try {
     const reference = referenceIn(line);
     if (!reference) return { position, ...decodeLogged(line) };
-    inLane = lineInLane(reference.projectId, reference.place);
-    return { position, ...decodeLogged(resolveReference(line, inLane)) };
+    const inLane = lineInLane(reference.projectId, reference.place);
+    const whole = resolveReference(line, inLane);
+    text = `${line}\n${inLane}`;
+    return { position, ...decodeLogged(whole) };
   } catch (error) {
     const head = /^[+=]?!?\[(\d{1,9}),"([\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12})"/.exec(line);
     const digits = position.toString(16).padStart(12, "0");
@@ -640,7 +642,7 @@ function readLine(
         projectId: Number(head?.[1] ?? 0),
         event: "$unreadable",
         distinctId: "$unreadable",
-        properties: { text: cleanText((inLane ?? line).slice(0, MAX_SALVAGED_CHARS)) },
+        properties: { text: cleanText(text.slice(0, MAX_SALVAGED_CHARS)) },
         timestamp: new Date(0),
         clientTimestamp: null,
         receivedAt: new Date(0),

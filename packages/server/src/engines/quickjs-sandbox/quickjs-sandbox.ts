@@ -275,9 +275,16 @@ function placeOf(message: string, stack: string | undefined, sourceMap: string):
   return { file: "", line: 0, column: 0, message: thrown };
 }
 
-/** The engine that the bundle comes with (`scripts/optimize-engine.mjs`), else that of the package. */
+/**
+ * The engine that the bundle comes with (`scripts/optimize-engine.mjs`), for the bundle itself, for what
+ * was only compiled and for the sources, so that tests run what is shipped; else that of the package.
+ */
 function enginePath(): string {
-  const optimized = ["./engine.wasm", "../../bundle/engine.wasm"]
+  const optimized = [
+    "./engine.wasm",
+    "../../bundle/engine.wasm",
+    "../../../dist/bundle/engine.wasm",
+  ]
     .map((path) => fileURLToPath(new URL(path, import.meta.url)))
     .find(existsSync);
   const { resolve } = createRequire(import.meta.url);
