@@ -1,9 +1,12 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import {
+  closeSync,
   cpSync,
+  existsSync,
   mkdirSync,
   mkdtempSync,
+  openSync,
   readdirSync,
   readFileSync,
   rmSync,
@@ -378,6 +381,30 @@ describe("hedgerow start", { timeout: SLOW_MS }, () => {
     service.child.kill("SIGTERM");
     expect(await service.exit).toBe(0);
   });
+
+  test.runIf(existsSync("/dev/full"))(
+    "[CL-13] goes on when the file that it prints to can take no more",
+    async () => {
+      const full = openSync("/dev/full", "w");
+      const child = spawn(entry, ["start", "--data", data, "--port", "0"], {
+        env: { PATH: process.env.PATH },
+        stdio: ["ignore", full, full],
+      });
+      running.push(child);
+      closeSync(full);
+      const lock = dataFolderPaths(data).holder;
+      const url = await until(
+        async () => (existsSync(lock) ? JSON.parse(readFileSync(lock, "utf8")).url : undefined),
+        (told) => told !== undefined,
+      );
+      expect((await fetch(`${url}/_liveness`)).status).toBe(200);
+      // Each failed request of this kind is logged.
+      for (let n = 0; n < 3; n++) await fetch(`${url}/api/projects/1`, { method: "POST" });
+      const exit = once(child, "exit");
+      child.kill("SIGTERM");
+      expect(await exit).toEqual([0, null]);
+    },
+  );
 
   test("[CL-8] a second signal stops at once", async () => {
     const service = start();

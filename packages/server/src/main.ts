@@ -1,4 +1,5 @@
 import { UsageError } from "./config.ts";
+import { goOnWithout } from "./platform/go-on-without.ts";
 
 /** A command: takes its arguments, answers the exit code. Each is loaded only when it is asked for. */
 type Command = (args: readonly string[]) => Promise<number>;
@@ -50,12 +51,7 @@ async function main(args: readonly string[]): Promise<number> {
   }
 }
 
-// Whoever read the output may go (`| head`): what is printed then is lost, what is done goes on.
-for (const output of [process.stdout, process.stderr]) {
-  output.on("error", (error: NodeJS.ErrnoException) => {
-    if (error.code !== "EPIPE") throw error;
-  });
-}
+for (const output of [process.stdout, process.stderr]) goOnWithout(output);
 
 // Not awaited here: the bundle is a script, and no module.
 void main(process.argv.slice(2)).then((exitCode) => {

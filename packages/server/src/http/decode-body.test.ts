@@ -7,7 +7,7 @@ import { createBodyOpener } from "./body-opener.ts";
 import { decodeLargeBody, decodeSmallBody, MAX_DECODED_BYTES } from "./decode-body.ts";
 import { Refusal } from "./errors.ts";
 import type { EncodedBody } from "./open-body.ts";
-import { zstdBomb, zstdRaw } from "./zstd.setup.ts";
+import { zstdBomb, zstdClaim, zstdOfEmptyBlocks, zstdRaw } from "./zstd.setup.ts";
 
 const event = {
   event: "visit",
@@ -320,6 +320,9 @@ describe("decodeBody", () => {
       ],
       ["zstd", zstdBomb(21), { contentEncoding: "zstd" }],
       ["zstd, a thousand times as large", zstdBomb(20_000), {}],
+      ["zstd that claims a gigabyte", zstdClaim(1e9), {}],
+      ["many frames of zstd that claim much", Buffer.concat(Array(200).fill(zstdClaim(19e6))), {}],
+      ["zstd of many blocks that hold nothing", zstdOfEmptyBlocks(200_000), {}],
       ["lz64", lzOfSpaces(7000), { query: { compression: "lz64" } }],
     ])("the decoded size of %s, naming the limit", async (_title, bytes, rest) => {
       const before = process.cpuUsage();

@@ -19,6 +19,23 @@ export function zstdBomb(megabytes: number): Buffer {
   return Buffer.concat(parts);
 }
 
+/** A frame of one segment that claims to hold so much, in two runs. */
+export function zstdClaim(bytes: number): Buffer {
+  const head = Buffer.from([0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0, 0, 0, 0]);
+  head.writeUInt32LE(bytes, 5);
+  const run = (isLast: boolean) => [header(1000, "run", isLast), Buffer.from(" ")];
+  return Buffer.concat([head, ...run(false), ...run(true)]);
+}
+
+/** A frame with a window of 8 MiB and blocks of a single blank. */
+export function zstdOfEmptyBlocks(count: number): Buffer {
+  const parts: Uint8Array[] = [Buffer.from([0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x68])];
+  for (let block = 1; block <= count; block++) {
+    parts.push(header(1, "run", block === count), Buffer.from(" "));
+  }
+  return Buffer.concat(parts);
+}
+
 /** Largest block. */
 const MOST = 128 * 1024;
 
