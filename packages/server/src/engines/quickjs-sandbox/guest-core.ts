@@ -1377,6 +1377,8 @@ function restore(): void {
       if (before === undefined) deleteProperty(metaTarget, key);
       else if (!defineProperty(metaTarget, key, without(before))) isBack = false;
     }
+    if (!isBack) replaceMeta(members);
+    isBack = true;
     for (let at = 0; at < settings.length; at += 1) {
       const { target, kept } = settings[at] as Guarded;
       if (kept !== null && !putBack(target, kept)) isBack = false;
@@ -1386,6 +1388,25 @@ function restore(): void {
     // Whoever changed what is shared here keeps its settings as they are.
   }
   for (let at = 0; at < settings.length; at += 1) (settings[at] as Guarded).kept = null;
+}
+
+/** Makes `meta` anew where a member was fixed that cannot be as it was. */
+function replaceMeta(members: readonly ChangedMember[]): void {
+  const properties = propertiesOf(metaTarget);
+  for (let at = 0; at < members.length; at += 1) {
+    const { key, before } = members[at] as ChangedMember;
+    if (before !== undefined) properties[key] = without(before);
+  }
+  const target = {};
+  const keys = ownKeys(properties);
+  for (let at = 0; at < keys.length; at += 1) {
+    const key = keys[at] as PropertyKey;
+    const property = properties[key] as PropertyDescriptor;
+    property.configurable = true;
+    if ("value" in property) property.writable = true;
+    defineProperty(target, key, property);
+  }
+  meta = guardMeta(target);
 }
 
 /** Makes settings anew that were frozen. */

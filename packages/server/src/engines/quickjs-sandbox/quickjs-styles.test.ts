@@ -716,6 +716,14 @@ describe("sources of published transformations", () => {
       "freezes all",
       "Object.freeze(meta.config.list).name; Object.freeze(meta.config.deep.in); Object.freeze(meta.config.deep); Object.freeze(meta.config); Object.freeze(meta)",
     ],
+    [
+      "fixes others in their place",
+      "Object.defineProperty(meta, 'config', { value: { z: 1 }, writable: false, configurable: false })",
+    ],
+    [
+      "fixes a getter in their place, and freezes the settings",
+      "Object.freeze(meta.config.list); Object.defineProperty(meta, 'config', { get() { throw new Error('no') }, configurable: false })",
+    ],
     ["takes other members away", "meta.storage = meta.cache = null; delete meta.jobs"],
   ])("[TS-12] gives each event the settings as they are after one that %s", async (_what, deed) => {
     for (const pause of ["", "await null;"]) {
