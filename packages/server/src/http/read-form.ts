@@ -7,6 +7,9 @@ export interface FormFile {
 
 /** Forms have a handful of fields; more is an attack on whoever splits them. */
 const MAX_FIELDS = 1000;
+/** Longest headers of a part that are looked at. */
+export const MAX_PART_HEADER_BYTES = 16 * 1024;
+const HEADERS_END = "\r\n\r\n";
 
 /**
  * The fields of a form body, url-encoded or multipart, the first of each name; `undefined` when the
@@ -57,10 +60,11 @@ export function readFormFiles(
   const delimiter = delimiterOf(contentType);
   if (delimiter === undefined) return files;
   for (const { name, headers, bytes } of partsOf(body, delimiter)) {
-    const fileName = /\bfilename="([^"]*)"/i.exec(headers)?.[1];
+    const disposition = headers.get("content-disposition") ?? "";
+    const fileName = /\bfilename="([^"]*)"/i.exec(disposition)?.[1];
     if (fileName === undefined || files.has(name)) continue;
-    const type = /^content-type:\s*([^\r\n]+?)\s*$/im.exec(headers)?.[1];
-    files.set(name, { fileName, contentType: type ?? "application/octet-stream", bytes });
+    const contentType = headers.get("content-type") || "application/octet-stream";
+    files.set(name, { fileName, contentType, bytes });
   }
   return files;
 }
@@ -103,12 +107,34 @@ function* partsOf(body: Buffer, boundary: string) {
     const end = body.indexOf(delimiter, from);
     if (end === -1) break;
     const part = body.subarray(from, end);
-    const headersEnd = part.indexOf("\r\n\r\n");
-    const headers = part.toString("utf8", 0, Math.max(headersEnd, 0));
-    const name = /\bname="([^"]*)"/i.exec(headers)?.[1];
+    const headersEnd = part
+      .subarray(0, MAX_PART_HEADER_BYTES + HEADERS_END.length)
+      .indexOf(HEADERS_END);
+    if (headersEnd === -1 && part.length > MAX_PART_HEADER_BYTES) {
+      throw new Error(`a part with more than ${MAX_PART_HEADER_BYTES} bytes of headers`);
+    }
+    const headers = partHeadersOf(part.toString("utf8", 0, Math.max(headersEnd, 0)));
+    const name = fieldNameOf(headers);
     if (name !== undefined) {
-      yield { name, headers, bytes: part.subarray(headersEnd + 4, part.length - 2) };
+      const bytes = part.subarray(headersEnd + HEADERS_END.length, part.length - 2);
+      yield { name, headers, bytes };
     }
     start = end;
   }
+}
+
+/** Headers of a part by their names in lower case, the first of each. */
+export function partHeadersOf(text: string): ReadonlyMap<string, string> {
+  const headers = new Map<string, string>();
+  for (const line of text.split("\n")) {
+    const colon = line.indexOf(":");
+    const name = line.slice(0, Math.max(colon, 0)).trim().toLowerCase();
+    if (name !== "" && !headers.has(name)) headers.set(name, line.slice(colon + 1).trim());
+  }
+  return headers;
+}
+
+/** The field that a part with such headers is. */
+export function fieldNameOf(headers: ReadonlyMap<string, string>): string | undefined {
+  return /\bname="([^"]*)"/i.exec(headers.get("content-disposition") ?? "")?.[1];
 }

@@ -3,7 +3,7 @@ import type { FastifyRequest, RequestPayload } from "fastify";
 import { MAX_BODY_BYTES } from "./app.ts";
 import { bearerOf } from "./credentials.ts";
 import { Refusal } from "./errors.ts";
-import { delimiterOf } from "./read-form.ts";
+import { delimiterOf, fieldNameOf, MAX_PART_HEADER_BYTES, partHeadersOf } from "./read-form.ts";
 
 /** Where the bytes of a file go as they come, with a pause for whoever takes them. */
 export type TakeBytes = (bytes: Buffer) => Promise<void>;
@@ -15,8 +15,6 @@ export interface FileField {
   readonly begin: (request: FastifyRequest) => TakeBytes;
 }
 
-/** Longest headers of a part that are looked at. */
-const MAX_HEADER_BYTES = 16 * 1024;
 const HEADERS_END = "\r\n\r\n";
 const NO_BYTES = Buffer.alloc(0);
 
@@ -69,10 +67,10 @@ async function splitForm(
     for (;;) {
       if (isAtDelimiter) {
         const headersEnd = held.indexOf(HEADERS_END, delimiter.length);
-        if (headersEnd === -1 && held.length < MAX_HEADER_BYTES) return;
+        if (headersEnd === -1 && held.length < MAX_PART_HEADER_BYTES) return;
         const headers = held.toString("utf8", delimiter.length, Math.max(headersEnd, 0));
         isAtDelimiter = false;
-        isInFile = take === undefined && /\bname="([^"]*)"/i.exec(headers)?.[1] === field;
+        isInFile = take === undefined && fieldNameOf(partHeadersOf(headers)) === field;
         if (isInFile) {
           take = begin();
           held = held.subarray(headersEnd + HEADERS_END.length);
