@@ -1,10 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { access, callerOf, projectOf } from "../http/management-api.ts";
+import { access, callerOf, projectOf, takesForms } from "../http/management-api.ts";
 import { type AccountsApi, openAccountsApi } from "./accounts-api.setup.ts";
 import { hashKey } from "./keys.ts";
 
 let api: AccountsApi;
 let otherProjectId: number;
+/** How many forms became bodies. */
+let formsRead = 0;
 
 beforeAll(async () => {
   api = await openAccountsApi((app) => {
@@ -16,6 +18,15 @@ beforeAll(async () => {
       key: callerOf(request).key.label,
       body: request.body,
     }));
+    const countingForms = takesForms((fields) => {
+      formsRead += 1;
+      return { names: [...fields.keys()] };
+    });
+    app.post(
+      "/api/projects/:project_id/forms",
+      { config: { ...access("feature_flag:write").config, ...countingForms } },
+      async (request) => request.body,
+    );
     app.delete(things, access("feature_flag:write"), async (_request, reply) =>
       reply.code(204).send(),
     );
@@ -102,6 +113,47 @@ describe("where a personal key is looked for", () => {
 });
 
 describe("the order of refusals", () => {
+  test("[AC-10] of a body without a known caller only the key is read, and nothing where it is long", async () => {
+    const forms = `/api/projects/${api.firstBoot.project.id}/forms`;
+    const key = api.firstBoot.personalKey;
+    const sendForm = async (type: string, body: string, query = "") => {
+      const headers = { "content-type": type };
+      const answer = await api.call("POST", forms + query, { key: null, body, headers });
+      return [answer.statusCode, answer.json().detail ?? answer.json().names];
+    };
+    const encoded = "application/x-www-form-urlencoded";
+    const multipart = "multipart/form-data; boundary=b";
+    const part = (name: string, value: string) =>
+      `--b\r\nContent-Disposition: form-data; name="${name}"\r\n\r\n${value}\r\n`;
+    const none = [401, "Authentication credentials were not provided."];
+    expect(await sendForm(encoded, "a=1&b=2")).toEqual(none);
+    expect(await sendForm(multipart, `${part("a", "1")}--b--`)).toEqual(none);
+    expect(await sendForm(encoded, "a=1&personal_api_key=phx_x")).toEqual([
+      401,
+      "Personal API key found in request body is invalid.",
+    ]);
+    expect(await sendForm(encoded, `personal_api_key=${key}&a=${"x".repeat(300_000)}`)).toEqual(
+      none,
+    );
+    expect(formsRead).toBe(0);
+    const names = ["a", "personal_api_key"];
+    expect(await sendForm(encoded, `a=1&personal_api_key=${key}`)).toEqual([200, names]);
+    const form = `${part("a", "1")}${part("personal_api_key", key)}--b--`;
+    expect(await sendForm(multipart, form)).toEqual([200, names]);
+    const long = `a=${"x".repeat(300_000)}`;
+    expect(await sendForm(encoded, long, `?personal_api_key=${key}`)).toEqual([200, ["a"]]);
+    expect(formsRead).toBe(3);
+  });
+
+  test("[AC-10] a long JSON body without a key in header or query is refused unread", async () => {
+    const body = { personal_api_key: api.firstBoot.personalKey, long: "x".repeat(300_000) };
+    for (const headers of [{}, { "transfer-encoding": "chunked" }]) {
+      const answer = await api.call("POST", things(), { key: null, body, headers });
+      expect([answer.statusCode, answer.json().code]).toEqual([401, "not_authenticated"]);
+    }
+    expect((await api.call("POST", things(), { body })).statusCode).toBe(200);
+  });
+
   test("[AC-11] a key is checked before the body is found to be malformed", async () => {
     const headers = { "content-type": "application/json" };
     const malformed = { body: "{oops", headers };

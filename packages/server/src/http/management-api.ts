@@ -102,9 +102,12 @@ export function organizationOf(request: FastifyRequest): Membership {
   return membership;
 }
 
+/** Longest body that a key is looked for in: reading it is all that strangers may ask for. */
+const MAX_KEYED_BODY_BYTES = 256 * 1024;
+
 /**
  * A scope of routes for holders of personal keys. Credentials are checked before the body: a
- * key in the header before a byte of it is read, any other before it is found to be malformed.
+ * key in the header before a byte of it arrives, any other before more is read of it than that key.
  */
 export function managementApi(
   app: App,
@@ -136,7 +139,7 @@ export function managementApi(
     management.addHook("onRequest", async (request) => {
       const { answersWrongMethod } = request.routeOptions.config as { answersWrongMethod?: true };
       // A body may carry the key, but only where the header does not.
-      if (answersWrongMethod || (hasBody(request) && bearerOf(request) === undefined)) return;
+      if (answersWrongMethod || (mayHoldKey(request) && bearerOf(request) === undefined)) return;
       callers.set(request, await authenticate(request, accessOf(request)));
     });
     management.addHook("preParsing", async (request, _reply, payload) => {
@@ -144,10 +147,12 @@ export function managementApi(
       return fileField ? await takeFormFile(fileField, request, payload) : payload;
     });
     management.addHook("preValidation", async (request) => {
+      const unread = request.body instanceof UnreadBody ? request.body : undefined;
       if (!callers.has(request)) {
+        request.body = unread && keyFieldOf(unread, request);
         callers.set(request, await authenticate(request, accessOf(request)));
       }
-      if (request.body instanceof UnreadableBody) throw request.body.refusal;
+      request.body = unread?.read(request, unread.bytes);
       // No body is an object without fields: the first required one is then named.
       if (request.body === undefined) request.body = {};
     });
@@ -200,43 +205,62 @@ function accessOf(request: FastifyRequest): Access {
   return access;
 }
 
-function hasBody({ headers }: FastifyRequest): boolean {
-  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
+function mayHoldKey({ headers }: FastifyRequest): boolean {
+  const length = Number(headers["content-length"] ?? 0);
+  return (
+    headers["transfer-encoding"] !== undefined || (length > 0 && length <= MAX_KEYED_BODY_BYTES)
+  );
 }
 
-/** A body that could not be read. Its refusal waits until the caller has proved to be one. */
-class UnreadableBody {
-  readonly refusal: Refusal;
+/** Makes the body of a request of its bytes; throws a {@link Refusal} where it cannot be read. */
+type ReadBody = (request: FastifyRequest, bytes: Buffer) => unknown;
 
-  constructor(refusal: Refusal) {
-    this.refusal = refusal;
+/** A body as it arrived. It is read when the caller has proved to be one. */
+class UnreadBody {
+  readonly bytes: Buffer;
+  readonly read: ReadBody;
+
+  constructor(bytes: Buffer, read: ReadBody) {
+    this.bytes = bytes;
+    this.read = read;
   }
 }
 
+/** Of a body, the field that may hold the key; `undefined` where there is none. */
+function keyFieldOf({ bytes, read }: UnreadBody, request: FastifyRequest): unknown {
+  if (bytes.length > MAX_KEYED_BODY_BYTES) return undefined;
+  try {
+    if (read === readJson) return read(request, bytes);
+    if (read !== readFormBody) return undefined;
+    const fields = readManagementForm(bytes, request.headers["content-type"]);
+    const key = typeof fields === "object" ? fields.get(KEY_FIELD) : undefined;
+    return key && { [KEY_FIELD]: key.toString("utf8") };
+  } catch {
+    return undefined;
+  }
+}
+
+const KEY_FIELD = "personal_api_key";
 const FORM_TYPES = /^(?:multipart\/form-data|application\/x-www-form-urlencoded)\b/i;
 
 function readJsonBodies(app: App): void {
   const options = { parseAs: "buffer", bodyLimit: MAX_BODY_BYTES } as const;
+  const reads = (type: string | RegExp, read: ReadBody) =>
+    app.addContentTypeParser(
+      type,
+      options,
+      async (_request: FastifyRequest, bytes: Buffer) => new UnreadBody(bytes, read),
+    );
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser(
-    /^application\/(?:[\w.-]+\+)?json\b/i,
-    options,
-    async (_request: FastifyRequest, bytes: Buffer) => readJson(bytes),
-  );
-  app.addContentTypeParser(FORM_TYPES, options, async (request: FastifyRequest, bytes: Buffer) =>
-    readFormBody(request, bytes),
-  );
-  app.addContentTypeParser("*", options, async (request: FastifyRequest, bytes: Buffer) =>
-    refuseMediaType(request, bytes),
-  );
+  reads(/^application\/(?:[\w.-]+\+)?json\b/i, readJson);
+  reads(FORM_TYPES, readFormBody);
+  reads("*", refuseMediaType);
 }
 
-function refuseMediaType(request: FastifyRequest, bytes: Buffer): UnreadableBody | undefined {
+function refuseMediaType(request: FastifyRequest, bytes: Buffer): undefined {
   if (bytes.length === 0) return undefined;
   const type = request.headers["content-type"] ?? "";
-  return new UnreadableBody(
-    new Refusal("unsupported_media_type", `Unsupported media type "${type}" in request.`),
-  );
+  throw new Refusal("unsupported_media_type", `Unsupported media type "${type}" in request.`);
 }
 
 /** Forms are read as the framework of PostHog's API reads them (posthog-api 0). */
@@ -252,17 +276,17 @@ function readFormBody(request: FastifyRequest, bytes: Buffer): unknown {
     if (fields === "no form") return refuseMediaType(request, bytes);
     if (fields) return bodyOfForm(fields, () => readFormFiles(bytes, contentType));
   } catch (error) {
-    if (error instanceof Refusal) return new UnreadableBody(error);
+    if (error instanceof Refusal) throw error;
   }
-  return new UnreadableBody(new Refusal("parse_error", "Multipart form parse error"));
+  throw new Refusal("parse_error", "Multipart form parse error");
 }
 
-function readJson(bytes: Buffer): unknown {
+function readJson(_request: FastifyRequest, bytes: Buffer): unknown {
   if (bytes.length === 0) return undefined;
   try {
     return parseStrictJson(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
   } catch (error) {
     const reason = error instanceof Error ? error.message : "unreadable";
-    return new UnreadableBody(new Refusal("parse_error", `JSON parse error - ${reason}`));
+    throw new Refusal("parse_error", `JSON parse error - ${reason}`);
   }
 }
