@@ -98,11 +98,13 @@ export function withDefaults(config: JsonObject, fields: readonly ConfigField[])
  * an empty text, unless its field is hidden by `visible_if` or it has a default; fields that nothing
  * declares are left alone.
  * @param attachments keys of the attachments that the settings come with
+ * @param tellable keys of the settings whose values messages may show: others may be secrets
  */
 export function validateConfig(
   config: JsonObject,
   fields: readonly ConfigField[],
   attachments: ReadonlySet<string> = new Set(),
+  tellable: ReadonlySet<string> = new Set(),
 ): readonly ConfigFault[] {
   const complete = withDefaults(config, fields);
   return fields.flatMap((field) => {
@@ -113,7 +115,7 @@ export function validateConfig(
         ? [{ key: field.key, kind: "required" as const, message: "This field is required." }]
         : [];
     }
-    const fault = isGiven(value) ? faultOf(field, value) : undefined;
+    const fault = isGiven(value) ? faultOf(field, value, tellable) : undefined;
     return fault ? [{ key: field.key, ...fault }] : [];
   });
 }
@@ -137,7 +139,11 @@ function meetsAll(conditions: readonly FieldCondition[], config: JsonObject): bo
   });
 }
 
-function faultOf(field: ConfigField, value: Json): Omit<ConfigFault, "key"> | undefined {
+function faultOf(
+  field: ConfigField,
+  value: Json,
+  tellable: ReadonlySet<string>,
+): Omit<ConfigFault, "key"> | undefined {
   switch (field.type) {
     case "string":
       return typeof value === "object"
@@ -146,7 +152,10 @@ function faultOf(field: ConfigField, value: Json): Omit<ConfigFault, "key"> | un
     case "choice":
       return value === "" || field.choices.some((choice) => choice === value)
         ? undefined
-        : { kind: "choice", message: choiceText(field, value) };
+        : {
+            kind: "choice",
+            message: choiceText(field, tellable.has(field.key) ? value : undefined),
+          };
     case "json":
       return typeof value === "string" && value !== "" && !isJsonText(value)
         ? { kind: "invalid", message: "Value must be valid JSON." }
@@ -156,9 +165,10 @@ function faultOf(field: ConfigField, value: Json): Omit<ConfigFault, "key"> | un
   }
 }
 
-function choiceText({ choices }: ConfigField, value: Json): string {
+function choiceText({ choices }: ConfigField, value: Json | undefined): string {
   const shown = typeof value === "string" ? value : JSON.stringify(value, (_, v) => String(v));
-  return `"${shown}" is not a valid choice. Possible is ${choices.join(", ")}.`;
+  const subject = value === undefined ? "This" : `"${shown}"`;
+  return `${subject} is not a valid choice. Possible is ${choices.join(", ")}.`;
 }
 
 /** Whether a text can be parsed as JSON. */

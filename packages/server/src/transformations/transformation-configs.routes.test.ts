@@ -215,6 +215,49 @@ describe("settings", () => {
     expect(text).not.toContain("TOPSECRET");
   });
 
+  test("[TM-51] a refusal names no secret, and no value that did not come with the request", async () => {
+    const choice = (key: string) => ({ key, type: "choice", choices: ["a"] });
+    const plugin = await newPlugin([
+      { key: "k", secret: true },
+      { key: "open" },
+      { key: "hidden", type: "choice", choices: ["a"], secret: true },
+    ]);
+    const settings = { k: "TOPSECRET", open: "STORED" };
+    const { id } = await newConfig({ config: settings }, plugin);
+    const trial = (config?: object) =>
+      post(`/${id}/test`, {
+        source: { "plugin.json": JSON.stringify({ config: [choice("k"), choice("open")] }) },
+        events: [],
+        ...(config && { config }),
+      });
+    const tried = [await trial(), await trial({ open: "a" }), await trial({ k: MASK, open: "a" })];
+    expect(tried.map(({ status }) => status)).toEqual([400, 200, 200]);
+    const unfit = "This is not a valid choice. Possible is a.";
+    expect(tried[0]?.body).toMatchObject({ attr: "config__open", detail: unfit });
+    expect((await trial({ k: "mine", open: "a" })).body).toMatchObject({
+      ...{ attr: "config__k", detail: unfit },
+    });
+
+    await patch(`/${id}`, { enabled: false });
+    const schema = {
+      config_schema: [choice("k"), choice("open"), { ...choice("hidden"), secret: true }],
+    };
+    await api.send("PATCH", `${plugins}/${plugin}`, schema);
+    const answers = [
+      ...tried,
+      await patch(`/${id}`, { config: {} }),
+      await patch(`/${id}`, { enabled: true }),
+      await patch(`/${id}`, { config: { k: "TOPSECRET", open: "a" } }),
+      await patch(`/${id}`, { config: { k: "a", open: "a", hidden: "TOPSECRET" } }),
+      await patch(`/${id}`, { config: { k: "a", open: MASK } }),
+    ];
+    for (const { status, text } of answers.slice(3)) expect([status, text]).toEqual([400, text]);
+    for (const { text } of answers) expect(text).not.toMatch(/TOPSECRET|STORED/);
+    expect((await patch(`/${id}`, { config: { k: "a", open: "mine" } })).body.detail).toBe(
+      '"mine" is not a valid choice. Possible is a.',
+    );
+  });
+
   test("[TM-52] what does not fit what is declared is refused, by the setting's name", async () => {
     const plugin = await newPlugin();
     for (const [config, code, attr] of [

@@ -180,7 +180,9 @@ export function createTransformationConfigs({
       };
       const given = new Set(attachments.put.map(({ key }) => key));
       if (fields.enabled || draft.config) {
-        refuseFaults(fields.config, transformation.configSchema, given, {
+        refuseFaults(fields.config, transformation.configSchema, {
+          attachments: given,
+          given: draft.config,
           isDraft: !fields.enabled,
         });
       }
@@ -210,12 +212,12 @@ export function createTransformationConfigs({
             after.deleted !== true &&
             (settings || isEnabling || attachments.removeKeys.length > 0)
           ) {
-            refuseFaults(
-              after.config,
-              transformation.configSchema,
-              keysAfter(current, attachments),
-              { isDraft: !after.enabled },
-            );
+            refuseFaults(after.config, transformation.configSchema, {
+              attachments: keysAfter(current, attachments),
+              given: change.config,
+              stored: current.config,
+              isDraft: !after.enabled,
+            });
           }
           return {
             ...change,
@@ -424,17 +426,37 @@ const FAULT_CODES = {
 } as const satisfies Record<ConfigFault["kind"], string>;
 
 /**
- * Throws a {@link Refusal} for the first setting that cannot be taken.
+ * Throws a {@link Refusal} for the first setting that cannot be taken. It shows the value only if the
+ * caller gave it, and not for a secret.
+ * @param attachments keys of the attachments that the settings come with
+ * @param given settings of the caller
+ * @param stored settings in whose place they come
  * @param isDraft nothing has to be there yet
+ * @param isMasked secrets are masked: what a mask stands for is not found wrong
  */
 export function refuseFaults(
   config: JsonObject,
   configSchema: Json,
-  attachments: ReadonlySet<string>,
-  { isDraft = false }: { isDraft?: boolean } = {},
+  {
+    attachments,
+    given = {},
+    stored,
+    isDraft = false,
+    isMasked = false,
+  }: {
+    readonly attachments: ReadonlySet<string>;
+    readonly given?: JsonObject | undefined;
+    readonly stored?: Settings | undefined;
+    readonly isDraft?: boolean;
+    readonly isMasked?: boolean;
+  },
 ): void {
-  const fault = validateConfig(config, configFieldsOf(configSchema), attachments).find(
-    ({ kind }) => !isDraft || kind !== "required",
+  const fields = configFieldsOf(configSchema);
+  const tellable = new Set(Object.keys(given));
+  for (const key of secretKeysOf(fields)) tellable.delete(key);
+  for (const key of stored?.secretKeys ?? []) tellable.delete(key);
+  const fault = validateConfig(config, fields, attachments, tellable).find(({ kind, key }) =>
+    kind === "required" ? !isDraft : !(isMasked && ownValue(config, key) === SECRET_MASK),
   );
   if (!fault) return;
   throw new Refusal(FAULT_CODES[fault.kind], fault.message, { attr: `config__${fault.key}` });

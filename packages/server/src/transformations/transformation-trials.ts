@@ -121,9 +121,27 @@ export function createTransformationTrials({
       const configSchema =
         readManifest(files, "source")?.configSchema ?? transformation?.configSchema ?? [];
       const stored = view?.config;
-      const { config } = settled(request.config ?? stored?.config ?? {}, configSchema, stored);
+      const { config: settings } = settled(
+        request.config ?? stored?.config ?? {},
+        configSchema,
+        stored,
+      );
+      const config =
+        view && !isSaved
+          ? maskStored(
+              settings,
+              view.config,
+              configFieldsOf(view.transformation.configSchema),
+              request.config,
+            )
+          : settings;
       const keys = view?.attachments.map(({ key }) => key) ?? [];
-      refuseFaults(config, configSchema, new Set(keys));
+      refuseFaults(config, configSchema, {
+        attachments: new Set(keys),
+        given: request.config,
+        stored,
+        isMasked: !isSaved,
+      });
       const attachments = await Promise.all(
         keys.map((key) => configStore.attachment(project.id, configId ?? 0, key)),
       );
@@ -132,17 +150,7 @@ export function createTransformationTrials({
         configId: configId ?? 0,
         name: view?.config.name ?? transformation?.name ?? "test",
         files,
-        config: withDefaults(
-          view && !isSaved
-            ? maskStored(
-                config,
-                view.config,
-                configFieldsOf(view.transformation.configSchema),
-                request.config,
-              )
-            : config,
-          configFieldsOf(configSchema),
-        ),
+        config: withDefaults(config, configFieldsOf(configSchema)),
         attachments: attachments.filter((one): one is Attachment => one !== undefined),
         allowedHosts: request.allowedHosts ?? [],
         events: request.events
