@@ -108,8 +108,9 @@ export function validateConfig(
 ): readonly ConfigFault[] {
   const complete = withDefaults(config, fields);
   return fields.flatMap((field) => {
-    const isThere = field.type === "attachment" && attachments.has(field.key);
-    const value = ownValue(complete, field.key);
+    const isFile = field.type === "attachment";
+    const isThere = isFile && attachments.has(field.key);
+    const value = isFile ? undefined : ownValue(complete, field.key);
     if (!isThere && !isGiven(value)) {
       return isRequired(field, complete)
         ? [{ key: field.key, kind: "required" as const, message: "This field is required." }]

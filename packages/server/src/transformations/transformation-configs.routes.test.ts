@@ -215,6 +215,26 @@ describe("settings", () => {
     expect(text).not.toContain("TOPSECRET");
   });
 
+  test("[TM-51] a secret outlives that its setting is declared an attachment for a while", async () => {
+    const schema = [{ key: "k", secret: true }];
+    const plugin = await newPlugin(schema);
+    const { id } = await newConfig({ config: { k: "TOPSECRET" } }, plugin);
+    const declare = (config_schema: object) =>
+      api.send("PATCH", `${plugins}/${plugin}`, { config_schema });
+    await declare([{ key: "k", type: "attachment", required: true }]);
+    expect(await patch(`/${id}`, { config: {} })).toMatchObject({
+      ...{ status: 400, body: { attr: "config__k", code: "required" } },
+    });
+    await declare([{ key: "k", type: "attachment" }]);
+    for (const config of [{}, { k: MASK }, { k: "no file" }, { k: { saved: true } }]) {
+      expect((await patch(`/${id}`, { config })).body.config).toEqual({ k: MASK });
+    }
+    await declare(schema);
+    expect((await api.configStore.config(projectId(), id))?.config).toMatchObject({
+      ...{ config: { k: "TOPSECRET" }, secretKeys: ["k"] },
+    });
+  });
+
   test("[TM-51] a refusal names no secret, and no value that did not come with the request", async () => {
     const choice = (key: string) => ({ key, type: "choice", choices: ["a"] });
     const plugin = await newPlugin([

@@ -343,6 +343,8 @@ export function settled(
   }
   const kept = new Map<string, Json>(Object.entries(config));
   const fields = configFieldsOf(configSchema);
+  // Before secrets come back: one may stand under the key of what is an attachment for now.
+  for (const { key, type } of fields) if (type === "attachment") kept.delete(key);
   const declared = secretKeysOf(fields);
   const secretKeys: string[] = [];
   for (const key of new Set([...declared, ...(stored?.secretKeys ?? [])])) {
@@ -356,7 +358,6 @@ export function settled(
     kept.set(key, secret);
     secretKeys.push(key);
   }
-  for (const { key, type } of fields) if (type === "attachment") kept.delete(key);
   return {
     config: Object.fromEntries(kept),
     secretKeys: secretKeys.filter((key) => kept.has(key)),
