@@ -211,6 +211,22 @@ describe("members from files", () => {
     });
   });
 
+  test("[CO-25] the other fields of a form are read as JSON is: as what they are declared to be", async () => {
+    await api.newPerson(projectId, ["ann"]);
+    for (const [fields, attr] of [
+      [{ is_static: "perhaps" }, "is_static"],
+      [{ is_static: "true", deleted: "" }, "deleted"],
+      [{ filters: "{" }, "filters"],
+    ] as const) {
+      const answer = await sendForm("POST", cohorts, { name: "N", ...fields });
+      expect(answer).toMatchObject({ status: 400, body: { attr } });
+    }
+    const made = await sendForm("POST", cohorts, {
+      ...{ name: "a\0b", is_static: "On", distinct_ids: '["ann"]' },
+    });
+    expect(made).toMatchObject({ status: 201, body: { name: "a\ufffdb", count: 1 } });
+  });
+
   test("[CO-25] a form that cannot be read is refused", async () => {
     const headers = { "content-type": "multipart/form-data" };
     expect(await api.send("POST", cohorts, "x", headers)).toMatchObject({

@@ -1,10 +1,11 @@
+import { isUtf8 } from "node:buffer";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
 import { type Static, Type } from "typebox";
 import type { User } from "../accounts/account-store.ts";
 import { UserBasic, wireAuthor } from "../accounts/accounts.schemas.ts";
+import { bodyOfForm } from "../http/body-of-form.ts";
 import { Refusal } from "../http/errors.ts";
 import { type Page, PageQuery } from "../http/pagination.ts";
-import { parseStrictJson } from "../http/parse-json.ts";
 import { readId } from "../http/path-id.ts";
 import { queryText } from "../http/query-text.ts";
 import { wireInstant, wireInstantOrNull } from "../http/wire-instant.ts";
@@ -125,44 +126,11 @@ export function isForced(parameters: unknown): boolean {
 
 /** The body of a form with the fields of a cohort, and its members as a file. */
 export function bodyOfCohortForm(fields: ReadonlyMap<string, Buffer>): JsonObject {
-  const body = new Map<string, Json>();
   for (const [name, bytes] of fields) {
-    const text = readText(name, bytes);
-    switch (name) {
-      case "is_static":
-      case "deleted":
-        body.set(name, /^(?:true|1|on|yes)$/i.test(text.trim()));
-        break;
-      case "filters":
-      case "groups":
-        body.set(name, readJson(name, text));
-        break;
-      case "name":
-      case "description":
-      case "csv":
-        body.set(name, text);
-        break;
-      default:
-        break;
-    }
-  }
-  return Object.fromEntries(body);
-}
-
-function readText(name: string, bytes: Buffer): string {
-  try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-  } catch {
+    if (isUtf8(bytes)) continue;
     throw new Refusal("invalid_input", "The text is not valid UTF-8.", { attr: name });
   }
-}
-
-function readJson(name: string, text: string): Json {
-  try {
-    return parseStrictJson(text) as Json;
-  } catch {
-    throw new Refusal("invalid_input", "Value must be valid JSON.", { attr: name });
-  }
+  return bodyOfForm(fields, CreateCohortBody);
 }
 
 export const AddPersonsBody = Type.Object({

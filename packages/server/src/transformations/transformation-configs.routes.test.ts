@@ -379,6 +379,21 @@ describe("attachments", () => {
     ]);
   });
 
+  test("[TM-53] what no text may hold is replaced in forms as in JSON, in names of files too", async () => {
+    const plugin = await newPlugin();
+    const headers = { "content-type": "application/x-www-form-urlencoded" };
+    const sent = `plugin=${plugin}&name=a%00b&description=${encodeURIComponent("c\0d")}&config=%7B%7D`;
+    const made = await api.send("POST", configs, sent, { headers });
+    const inJson = await patch(`/${made.body.id}`, { description: "c\0d" });
+    expect(made).toMatchObject({ status: 201, body: { name: "a\ufffdb", config: {} } });
+    expect(made.body.description).toBe(inJson.body.description);
+    const { body } = await sendForm("PATCH", `/${made.body.id}`, [
+      ["add_attachment[list]", "1", "a\0b"],
+      ["remove_attachment[o\0]", "1"],
+    ]);
+    expect(body.config.list).toMatchObject({ name: "a\ufffdb", size: 1, type: "text/html" });
+  });
+
   test("[TM-53] what the transformation does not declare, and broken forms, are refused", async () => {
     const { id } = await newConfig();
     for (const [fields, attr] of [

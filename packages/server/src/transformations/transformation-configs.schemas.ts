@@ -1,9 +1,10 @@
-import type { Json, JsonObject } from "@hedgerow/core/json";
+import { cleanText } from "@hedgerow/core/events/clean-json";
+import type { JsonObject } from "@hedgerow/core/json";
 import { configFieldsOf } from "@hedgerow/core/transformations/config-schema";
 import { durationAt } from "@hedgerow/core/transformations/durations";
 import { type Static, Type } from "typebox";
+import { bodyOfForm } from "../http/body-of-form.ts";
 import { Refusal } from "../http/errors.ts";
-import { parseStrictJson } from "../http/parse-json.ts";
 import { presentFields } from "../http/present-fields.ts";
 import type { FormFile } from "../http/read-form.ts";
 import { wireInstant } from "../http/wire-instant.ts";
@@ -94,59 +95,32 @@ export function bodyOfConfigForm(
   fields: ReadonlyMap<string, Buffer>,
   files: () => ReadonlyMap<string, FormFile>,
 ): JsonObject {
-  const body = new Map<string, Json>();
-  const removeKeys: string[] = [];
-  for (const [name, bytes] of fields) {
-    const removed = /^remove_attachment\[([^\]]+)\]$/.exec(name)?.[1];
-    if (removed !== undefined) removeKeys.push(removed);
-    const text = bytes.toString("utf8");
-    switch (name) {
-      case "enabled":
-      case "deleted":
-        body.set(name, readBoolean(name, text));
-        break;
-      case "order":
-      case "plugin":
-        body.set(name, /^-?\d{1,10}$/.test(text.trim()) ? Number(text) : text);
-        break;
-      case "config":
-      case "allowed_hosts":
-        body.set(name, readJson(name, text));
-        break;
-      case "name":
-      case "description":
-        body.set(name, text);
-        break;
-      default:
-        break;
-    }
-  }
+  // Other fields are attachments, which are no texts, or nothing that is known.
+  const known = [...fields].filter(([name]) =>
+    Object.hasOwn(CreatePluginConfigBody.properties, name),
+  );
+  const body = bodyOfForm(new Map(known), CreatePluginConfigBody);
   const put = [...files()].flatMap(([name, { fileName, contentType, bytes }]) => {
-    const key = /^add_attachment\[([^\]]+)\]$/.exec(name)?.[1];
-    return key === undefined ? [] : [{ key, fileName, contentType, contents: bytes }];
+    const key = keyIn(name, /^add_attachment\[([^\]]+)\]$/);
+    if (key === undefined) return [];
+    const [cleanName, cleanType] = [cleanText(fileName), cleanText(contentType)];
+    return [{ key, fileName: cleanName, contentType: cleanType, contents: bytes }];
   });
-  const made = Object.fromEntries(body);
-  attachmentsOfBody.set(made, { put, removeKeys });
-  return made;
+  const removeKeys = [...fields.keys()].flatMap(
+    (name) => keyIn(name, /^remove_attachment\[([^\]]+)\]$/) ?? [],
+  );
+  attachmentsOfBody.set(body, { put, removeKeys });
+  return body;
+}
+
+function keyIn(name: string, pattern: RegExp): string | undefined {
+  const key = pattern.exec(name)?.[1];
+  return key === undefined ? undefined : cleanText(key);
 }
 
 /** The attachments that came with a body. */
 export function attachmentChangeOf(body: object): AttachmentChange {
   return attachmentsOfBody.get(body) ?? { put: [], removeKeys: [] };
-}
-
-function readBoolean(name: string, text: string): boolean {
-  if (/^(?:true|1|on|yes)$/i.test(text.trim())) return true;
-  if (/^(?:false|0|off|no)$/i.test(text.trim())) return false;
-  throw new Refusal("invalid_input", "Must be a valid boolean.", { attr: name });
-}
-
-function readJson(name: string, text: string): Json {
-  try {
-    return parseStrictJson(text);
-  } catch {
-    throw new Refusal("invalid_input", "Value must be valid JSON.", { attr: name });
-  }
 }
 
 /** What a caller says of a config. */
