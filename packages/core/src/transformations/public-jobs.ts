@@ -19,11 +19,8 @@ export type JobPayload =
  * @param publicJobs jobs by name, each with the fields of its payload
  */
 export function readJobPayload(publicJobs: Json, job: string, given: JsonObject): JobPayload {
-  const declared = isJsonObject(publicJobs) ? ownValue(publicJobs, job) : undefined;
-  const fields = isJsonObject(declared) ? ownValue(declared, "payload") : undefined;
   const payload = new Map<string, Json>(Object.entries(given));
-  for (const [key, field] of isJsonObject(fields) ? Object.entries(fields) : []) {
-    if (!isJsonObject(field)) continue;
+  for (const [key, field] of fieldsOf(publicJobs, job)) {
     const value = payload.get(key) ?? ownValue(field, "default") ?? null;
     if (value === null) {
       if (ownValue(field, "required") !== true) continue;
@@ -34,6 +31,22 @@ export function readJobPayload(publicJobs: Json, job: string, given: JsonObject)
     payload.set(key, value);
   }
   return { kind: "fit", payload: Object.fromEntries(payload) };
+}
+
+/** Keys of a job's payload that `publicJobs` declares secret. */
+export function secretPayloadKeys(publicJobs: Json, job: string): ReadonlySet<string> {
+  const secret = fieldsOf(publicJobs, job).filter(
+    ([, field]) => ownValue(field, "secret") === true,
+  );
+  return new Set(secret.map(([key]) => key));
+}
+
+function fieldsOf(publicJobs: Json, job: string): readonly (readonly [string, JsonObject])[] {
+  const declared = isJsonObject(publicJobs) ? ownValue(publicJobs, job) : undefined;
+  const fields = isJsonObject(declared) ? ownValue(declared, "payload") : undefined;
+  return Object.entries(isJsonObject(fields) ? fields : {}).flatMap(([key, field]) =>
+    isJsonObject(field) ? [[key, field] as const] : [],
+  );
 }
 
 function faultOf(type: Json | undefined, value: Json): string | undefined {

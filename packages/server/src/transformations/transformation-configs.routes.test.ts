@@ -611,6 +611,37 @@ test("[TM-60] a job's payload is what publicJobs declares, with the defaults of 
   ]);
 });
 
+test("[TM-60] a payload is bounded; the activity masks what is declared secret, and shortens the rest", async () => {
+  const payload = { token: { type: "string", secret: true }, n: { type: "number" } };
+  const source = {
+    "index.js": "export const jobs = { sweep() {}, inner() {} }",
+    "plugin.json": JSON.stringify({ publicJobs: { sweep: { payload } } }),
+  };
+  const plugin = (await api.send("POST", plugins, { plugin_type: "source", source })).body.id;
+  const { id } = await newConfig({}, plugin);
+  const run = (type: string, sent: object) => post(`/${id}/job`, { job: { type, payload: sent } });
+  const told = async () => (await get(`/${id}/activity`)).body.results[0].detail.trigger.payload;
+
+  expect(await run("sweep", { token: "t", x: "x".repeat(1_000_000) })).toMatchObject({
+    ...{ status: 400, body: { attr: "job__payload", code: "invalid_input" } },
+  });
+  expect((await run("sweep", { token: "TOPSECRET", n: 5, open: { a: ["o"] } })).status).toBe(200);
+  expect(await told()).toEqual({ token: MASK, n: 5, open: { a: ["o"] } });
+  expect((await run("inner", { token: "told" })).status).toBe(200);
+  expect(await told()).toEqual({ token: "told" });
+  const long = { text: "x".repeat(500_000), list: ["y".repeat(5000)], n: 1 };
+  expect((await run("inner", long)).status).toBe(200);
+  const shown = await told();
+  expect(shown).toEqual({ text: expect.stringMatching(/^x{3000,}…$/), "…": "2 more" });
+  expect(JSON.stringify(shown).length).toBeLessThan(4_200);
+  expect((await run("inner", { list: ["y".repeat(5000)], n: 1 })).status).toBe(200);
+  expect(await told()).toEqual({ list: "…", n: 1 });
+  const due = await api.jobs.due(new Date("2027-01-01"), 1000);
+  const own = due.filter(({ configId }) => configId === id).map((job) => job.payload);
+  expect(own).toContainEqual(long);
+  expect(own).toContainEqual({ token: "TOPSECRET", n: 5, open: { a: ["o"] } });
+});
+
 test("[TM-66] PUT takes a whole config: what is required of one has to be there", async () => {
   const plugin = await newPlugin();
   const { id } = await newConfig({ config: { mode: "plain" } }, plugin);

@@ -36,7 +36,7 @@ import {
   wirePluginConfig,
   wireTrial,
 } from "./transformation-configs.schemas.ts";
-import type { TransformationConfigs } from "./transformation-configs.ts";
+import { refuseLong, type TransformationConfigs } from "./transformation-configs.ts";
 import {
   type HourTally,
   LOG_TYPES,
@@ -416,6 +416,7 @@ export function transformationConfigRoutes(
           attr: "enabled",
         });
       }
+      refuseLong("A payload has", given as JsonObject, "job__payload");
       const read = readJobPayload(transformation.publicJobs, type, given as JsonObject);
       if (read.kind === "unfit") {
         const code = read.reason === "required" ? "required" : "invalid_input";

@@ -289,7 +289,12 @@ function wireCounts({ counts: sums, durations }: Pick<HourTally, "counts" | "dur
 export const JobBody = Type.Object({
   job: Type.Object({
     type: Type.String({ minLength: 1, description: "Name of the job." }),
-    payload: Type.Optional(AnyObject),
+    payload: Type.Optional(
+      MapOf(Type.Unknown(), {
+        description:
+          "Up to 1,000,000 characters. The activity shows it, shortened; fields that `publicJobs` declares `secret` are masked there.",
+      }),
+    ),
   }),
 });
 

@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
+import { cleanText } from "@hedgerow/core/events/clean-json";
 import { type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
 import {
   type ConfigFault,
@@ -6,13 +7,14 @@ import {
   configFieldsOf,
   validateConfig,
 } from "@hedgerow/core/transformations/config-schema";
+import { secretPayloadKeys } from "@hedgerow/core/transformations/public-jobs";
 import type {
   Attachment,
   ConfigProblem,
   Transformation,
 } from "@hedgerow/core/transformations/transformation";
 import type { AccountStore, Project } from "../accounts/account-store.ts";
-import type { ActivityDraft, FieldChange } from "../activity/activity-log.ts";
+import type { ActivityDraft, FieldChange, TriggeredJob } from "../activity/activity-log.ts";
 import { changesBetween } from "../activity/describe-change.ts";
 import { Refusal } from "../http/errors.ts";
 import type {
@@ -42,8 +44,11 @@ export interface ConfigDraft extends ConfigChange {
 
 const NO_ATTACHMENTS: AttachmentChange = { put: [], removeKeys: [] };
 const MAX_ATTACHMENT_BYTES = 16 * 1024 * 1024;
-/** Settings of one config as JSON. */
+/** Settings of one config as JSON, or the payload of a job. */
 const MAX_CONFIG_CHARS = 1_000_000;
+/** Of a job's payload, so much is told in the activity; no field is begun with less room. */
+const MAX_TOLD_CHARS = 4_000;
+const MIN_TOLD_CHARS = 100;
 
 /** Configs as their projects handle them. Ids of other projects' configs are unknown ids (404). */
 export interface TransformationConfigs {
@@ -78,13 +83,8 @@ export interface TransformationConfigs {
     authorId: number,
   ): Promise<readonly ConfigView[]>;
   attachment(project: Project, id: number, key: string): Promise<Attachment>;
-  /** Keeps in the activity that somebody had a job run, and with what. */
-  noteJob(
-    project: Project,
-    id: number,
-    job: { readonly name: string; readonly payload: JsonObject },
-    authorId: number,
-  ): Promise<void>;
+  /** Keeps in the activity that somebody had a job run, and with what: masked and shortened. */
+  noteJob(project: Project, id: number, job: TriggeredJob, authorId: number): Promise<void>;
   /** Enabled configs of an organization's projects that export events. */
   exporting(organizationId: string): Promise<readonly ConfigView[]>;
   /**
@@ -260,7 +260,7 @@ export function createTransformationConfigs({
             activity: "job_triggered",
             name: config.name ?? transformation.name,
             changes: [],
-            job,
+            job: { ...job, payload: shownPayload(job, transformation.publicJobs) },
           },
         ],
       });
@@ -329,18 +329,7 @@ export function settled(
   configSchema: Json,
   stored: Settings | undefined,
 ): Settings {
-  if (
-    JSON.stringify(config, (_, value) => (typeof value === "bigint" ? String(value) : value))
-      .length > MAX_CONFIG_CHARS
-  ) {
-    throw new Refusal(
-      "invalid_input",
-      `Settings have no more than ${MAX_CONFIG_CHARS} characters.`,
-      {
-        attr: "config",
-      },
-    );
-  }
+  refuseLong("Settings have", config, "config");
   const kept = new Map<string, Json>(Object.entries(config));
   const fields = configFieldsOf(configSchema);
   // Before secrets come back: one may stand under the key of what is an attachment for now.
@@ -362,6 +351,17 @@ export function settled(
     config: Object.fromEntries(kept),
     secretKeys: secretKeys.filter((key) => kept.has(key)),
   };
+}
+
+/** Throws a {@link Refusal} for what is longer, as JSON, than settings may be. */
+export function refuseLong(subject: string, value: JsonObject, attr: string): void {
+  if (textOf(value).length <= MAX_CONFIG_CHARS) return;
+  const detail = `${subject} no more than ${MAX_CONFIG_CHARS} characters.`;
+  throw new Refusal("invalid_input", detail, { attr });
+}
+
+function textOf(value: Json): string {
+  return JSON.stringify(value, (_, inner) => (typeof inner === "bigint" ? String(inner) : inner));
 }
 
 /** Whether a value was sent for a secret, rather than nothing or the mask. */
@@ -479,6 +479,27 @@ function checkAttachments({ put }: AttachmentChange, { configSchema }: Transform
       );
     }
   }
+}
+
+/** What is told of a job's payload: secrets masked, and of the rest as much as an activity holds. */
+function shownPayload({ name, payload }: TriggeredJob, publicJobs: Json): JsonObject {
+  const secret = secretPayloadKeys(publicJobs, name);
+  const shown = new Map<string, Json>();
+  const entries = Object.entries(payload);
+  let room = MAX_TOLD_CHARS;
+  for (const [index, [key, value]] of entries.entries()) {
+    if (room < key.length + MIN_TOLD_CHARS) {
+      shown.set("…", `${entries.length - index} more`);
+      break;
+    }
+    const whole = secret.has(key) ? masked(value) : value;
+    const isLong = textOf(whole).length > room - key.length;
+    const part = typeof whole === "string" ? cleanText(whole.slice(0, room - key.length)) : "";
+    const told = isLong ? `${part}…` : whole;
+    shown.set(key, told);
+    room -= key.length + textOf(told).length;
+  }
+  return Object.fromEntries(shown);
 }
 
 /** What the activity tells of a change: one entry for each kind of it, secrets masked. */
