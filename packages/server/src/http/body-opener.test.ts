@@ -33,6 +33,24 @@ describe("[DE-9] the opener of large bodies", () => {
     });
   });
 
+  it("answers those that ask beside a body that cannot be handed over", async () => {
+    opener = createBodyOpener();
+    const form = (text: string) => opener.open(textBody(text), MAX_BYTES);
+    const uncloneable = { ...textBody("[0]"), query: { compression: () => "gzip" } };
+    const [first, refused, second, third] = await Promise.allSettled([
+      form("[1]"),
+      opener.open(uncloneable, MAX_BYTES),
+      form("[2]"),
+      form("[3]"),
+    ]);
+    expect(refused).toMatchObject({ status: "rejected", reason: { name: "DataCloneError" } });
+    expect(
+      [first, second, third].map((one) =>
+        one?.status === "fulfilled" ? String(one.value.content) : one?.status,
+      ),
+    ).toEqual(["[1]", "[2]", "[3]"]);
+  }, 2_000);
+
   it("ends its thread when nothing comes, and starts it again", async () => {
     opener = createBodyOpener({ idleMs: 1 });
     for (const text of ["[1]", "[2]", "[3]"]) {

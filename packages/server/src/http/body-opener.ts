@@ -71,9 +71,10 @@ export function createBodyOpener({ idleMs = IDLE_MS } = {}): BodyOpener {
       new Promise((resolve, reject) => {
         clearTimeout(idleTimer);
         thread ??= start();
-        thread.waiting.push({ resolve, reject });
         const body = { bytes, contentType, contentEncoding, query: { ...query } };
+        // First, as it may throw: answers go to those who wait by their order.
         thread.worker.postMessage({ body, maxBytes } satisfies OpeningRequest);
+        thread.waiting.push({ resolve, reject });
       }),
     close,
   };
