@@ -5,11 +5,13 @@ import { createTransformationConfigStore } from "./transformation-config-store.t
 import { transformationConfigs } from "./transformation-configs.setup.ts";
 
 describeEachSqlEngine("settings from before secrets were noted", (open) => {
-  it("[TM-51] are secret where they are declared so, and given", async () => {
+  it.each([
+    [[{ key: "k", secret: true }, { key: "left out", secret: true }, { key: "open" }, null, "x"]],
+    [{ k: { secret: true }, "left out": { secret: true }, open: {}, other: "x" }],
+  ])("[TM-51] are secret where they are declared so, and given: %j", async (schema) => {
     const database = await open();
     const newConfig = await transformationConfigs(database);
     const [some, none] = [await newConfig(), await newConfig()];
-    const schema = [{ key: "k", secret: true }, { key: "left out", secret: true }, { key: "open" }];
     await database.writes
       .updateTable("transformations")
       .set({ config_schema: JSON.stringify(schema) })

@@ -1,4 +1,4 @@
-import { configFieldsOf } from "@hedgerow/core/transformations/config-schema";
+import { isJsonObject, type Json, type JsonObject } from "@hedgerow/core/json";
 import { decodeJson, encodeJson } from "../codec.ts";
 import type { SqlMigration } from "../migrate.ts";
 
@@ -15,10 +15,10 @@ export const secretSettings: SqlMigration = () => ({
       .select(["transformation_configs.id", "config", "config_schema"])
       .execute();
     for (const { id, config, config_schema } of rows) {
-      const given = decodeJson<object>(config);
-      const keys = configFieldsOf(decodeJson(config_schema))
-        .filter(({ key, secret }) => secret && Object.hasOwn(given, key))
-        .map(({ key }) => key);
+      const given = decodeJson<JsonObject>(config);
+      const keys = secretKeysIn(decodeJson<Json>(config_schema)).filter((key) =>
+        Object.hasOwn(given, key),
+      );
       if (keys.length === 0) continue;
       await db
         .updateTable("transformation_configs")
@@ -28,3 +28,17 @@ export const secretSettings: SqlMigration = () => ({
     }
   },
 });
+
+/** Schemas as they were read when this was written: a list of fields, or an object of fields by key. */
+function secretKeysIn(schema: Json): readonly string[] {
+  const fields: readonly (readonly [Json | undefined, Json])[] = isJsonObject(schema)
+    ? Object.entries(schema)
+    : Array.isArray(schema)
+      ? (schema as readonly Json[]).map((item) => [isJsonObject(item) ? item.key : "", item])
+      : [];
+  return fields.flatMap(([key, item]) =>
+    typeof key === "string" && key !== "" && isJsonObject(item) && item.secret === true
+      ? [key]
+      : [],
+  );
+}
