@@ -215,6 +215,25 @@ describe("settings", () => {
     expect(text).not.toContain("TOPSECRET");
   });
 
+  test("[TM-51] what stands where a secret is declared later is one from then on", async () => {
+    const plugin = await newPlugin([{ key: "k" }, { key: "open" }]);
+    const { id } = await newConfig({ config: { k: "TOPSECRET", open: "o" } }, plugin);
+    const { body: deleted } = await post("", { plugin, config: { k: "TOPSECRET" } });
+    await api.send("DELETE", `${configs}/${deleted.id}`);
+    const declare = (config_schema: object) =>
+      api.send("PATCH", `${plugins}/${plugin}`, { config_schema });
+    await declare({ k: { secret: true }, gone: { secret: true } });
+    await declare([]);
+    expect((await get(`/${id}`)).body.config).toEqual({ k: MASK, open: "o" });
+    expect((await patch(`/${deleted.id}`, { deleted: false })).text).not.toContain("TOPSECRET");
+    expect((await patch(`/${id}`, { config: { open: "p" } })).body.config).toEqual({
+      ...{ k: MASK, open: "p" },
+    });
+    expect((await api.configStore.config(projectId(), id))?.config).toMatchObject({
+      ...{ config: { k: "TOPSECRET", open: "p" }, secretKeys: ["k"] },
+    });
+  });
+
   test("[TM-51] a secret outlives that its setting is declared an attachment for a while", async () => {
     const schema = [{ key: "k", secret: true }];
     const plugin = await newPlugin(schema);

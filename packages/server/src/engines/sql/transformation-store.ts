@@ -1,4 +1,5 @@
 import type { Json, JsonObject } from "@hedgerow/core/json";
+import { configFieldsOf } from "@hedgerow/core/transformations/config-schema";
 import type { Transformation } from "@hedgerow/core/transformations/transformation";
 import {
   type ExpressionBuilder,
@@ -88,6 +89,7 @@ export function createTransformationStore(database: SqlDatabase): Transformation
         if (source) await insertVersion(transaction, { id, version, source, authorId, now });
         await markProjectsOf(transaction, id, revision);
         const after = decodeTransformation(row);
+        if (row.config_schema !== current.config_schema) await noteSecrets(transaction, after);
         await keepActivity(transaction, describe(before, after), {
           organizationId: before.organizationId,
           authorId,
@@ -270,6 +272,33 @@ async function insertVersion(
 function urlKeyOf({ url, type }: TransformationFields, organizationId: string): string | null {
   const bare = url?.split("?")[0]?.replace(/\/+$/, "").replace(BRANCH, "") || null;
   return bare !== null && type === "repository" ? `${organizationId} ${bare}` : bare;
+}
+
+/** Notes which stored settings are declared secret: they stay secret when they no longer are. */
+async function noteSecrets(
+  transaction: Transaction<Schema>,
+  { id, configSchema }: Transformation,
+): Promise<void> {
+  const declared = configFieldsOf(configSchema).filter(({ secret }) => secret);
+  if (declared.length === 0) return;
+  const rows = await transaction
+    .selectFrom("transformation_configs")
+    .select(["id", "config", "secret_keys"])
+    .where("transformation_id", "=", id)
+    .execute();
+  for (const row of rows) {
+    const config = decodeJson<JsonObject>(row.config);
+    const known = new Set(decodeJson<string[]>(row.secret_keys));
+    const fresh = declared
+      .map(({ key }) => key)
+      .filter((key) => Object.hasOwn(config, key) && !known.has(key));
+    if (fresh.length === 0) continue;
+    await transaction
+      .updateTable("transformation_configs")
+      .set({ secret_keys: encodeJson([...known, ...new Set(fresh)]) })
+      .where("id", "=", row.id)
+      .execute();
+  }
 }
 
 /** A branch of a repository is not another plugin; a folder in it is. */
