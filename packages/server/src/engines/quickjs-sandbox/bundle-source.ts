@@ -6,7 +6,7 @@ import { findEntry, loaderOf, plainPath } from "./find-entry.ts";
 import { CONSTANT_HOLDER, deferAssignments, isLateAssignment } from "./late-assignments.ts";
 import { readAliases, resolveAlias } from "./path-aliases.ts";
 import { resolvePackage, resolvePath } from "./resolve-package.ts";
-import { markStacks, readStacks, STACK_KEY } from "./stack-reads.ts";
+import { markStacks, readStacks, STACK_READERS } from "./stack-reads.ts";
 
 /** What a source becomes before it is run: the text of one function expression, and where it came from. */
 export type Bundle =
@@ -206,7 +206,7 @@ async function bundleOnce(
     const { code: read, hasReads } = readStacks(code);
     const before =
       (LAST_MATCH.test(code) ? 'require_guest("last-match");' : "") +
-      (hasReads ? `var ${STACK_KEY} = require_guest("stack");` : "");
+      (hasReads ? `var ${STACK_READERS} = require_guest("stack");` : "");
     const parameters = `exports, module, require, require_guest, __expose, ${CONSTANT_HOLDER}, __offer`;
     const start = format === "esm" ? "async function" : "function";
     return {

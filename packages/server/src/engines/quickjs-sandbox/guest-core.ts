@@ -264,26 +264,39 @@ function headOf(error: Error): string {
   return name === "" || message === "" ? name + message : `${name}: ${message}`;
 }
 
-/**
- * The key under which every object tells its `stack` as V8 does, made when it is first asked for. What
- * was told stays so.
- */
-function stackKey(): symbol {
-  const key = Symbol("stack");
-  const property: PropertyDescriptor & ThisType<{ readonly stack?: unknown }> = {
+/** Whose stack was captured without their being errors; whose stack has its first line, which stays so. */
+const captured = new WeakSet<object>();
+const headed = new WeakSet<object>();
+
+/** The `stack` of something: that of an error as V8 has it, what anything else has as it is. */
+function stackOf(value: { readonly stack?: unknown }): unknown {
+  const { stack } = value;
+  if (typeof stack !== "string" || typeof value !== "object") return stack;
+  if ((!captured.has(value) && !(value instanceof Error)) || headed.has(value)) return stack;
+  const own = getOwnPropertyDescriptor(value, "stack");
+  if (own === undefined || own.value !== stack) return stack;
+  const whole = wholeStack(value, stack);
+  if (whole === stack) return stack;
+  if (own.writable === true && own.configurable === true) {
+    put(value, "stack", whole, own.enumerable);
+    headed.add(value);
+  }
+  return whole;
+}
+
+/** What the bundler puts in place of what reads `stack`, made when it is first asked for. */
+function stackReaders(): object {
+  const mended = Symbol("stack");
+  // Patterns ask for this before they ask for the stack.
+  const property: PropertyDescriptor & ThisType<object> = {
     get() {
-      const { stack } = this;
-      if (typeof stack !== "string") return stack;
-      const own = getOwnPropertyDescriptor(Object(this), "stack");
-      const isError = this instanceof Error || stack !== "";
-      if (own === undefined || own.value !== stack || !isError) return stack;
-      const whole = wholeStack(this, stack);
-      if (own.writable === true && whole !== stack) put(this, "stack", whole, own.enumerable);
-      return whole;
+      stackOf(this);
     },
   };
-  defineProperty(ROOT, key, without(property));
-  return key;
+  defineProperty(Error.prototype, mended, without(property));
+  const within = (value: { readonly stack?: unknown } | null | undefined) =>
+    value === null || value === undefined ? undefined : { stack: stackOf(value) };
+  return { of: stackOf, within, mended };
 }
 
 const MAX_LINE = 8_000;
@@ -687,6 +700,8 @@ function completeDates(name: "toString" | "toTimeString"): void {
 /** What V8 offers to classes of errors. */
 function captureStackTrace(target: object): void {
   put(target, "stack", new Error().stack);
+  captured.add(target);
+  headed.delete(target);
 }
 
 /**
@@ -769,7 +784,7 @@ function requireGuest(name: unknown): unknown {
     case LAST_MATCH:
       return keepLastMatch();
     case STACK:
-      return stackKey();
+      return stackReaders();
     default:
       if (bare.startsWith(ABSENT)) return absentPackage(bare.slice(ABSENT.length), "");
       throw new Error(`Cannot import "${bare}": there is no such module here`);

@@ -463,6 +463,26 @@ describe("sources of published transformations", () => {
     ],
     ["one that is taken apart later", `const { stack: text = 1 } = new Error("x"); return text`],
     ["a parameter that is taken apart", `return (({ stack }) => stack)(new Error("x"))`],
+    [
+      "a parameter with a default that is taken apart",
+      `return (({ stack } = {}) => stack)(new Error("x"))`,
+    ],
+    [
+      "one of several parameters",
+      `return (function (a, { stack: [...b] }, c) { return b.join("") })(1, new Error("x"))`,
+    ],
+    [
+      "one deep in what is taken apart",
+      `let s; ({ a: [{ stack: s }] } = { a: [new Error("x")] }); return s`,
+    ],
+    ["one of a list", `for (const { stack } of [new Error("x")]) return stack`],
+    ["one in a list", `const e = new Error("x"); return [1, e.stack][1]`],
+    ["one in an object", `const e = new Error("x"); return { a: { stack: e.stack } }.a.stack`],
+    ["one that may be missing", `const e = new Error("x"); return e?.stack?.slice(0)`],
+    [
+      "its own",
+      `class Own extends Error { told() { return this.stack } } return new Own("x").told()`,
+    ],
     ["one whose stack was set", `const e = new Error("x"); e.stack = "own"; return e.stack`],
     [
       "one that has changed since",
@@ -508,6 +528,70 @@ describe("sources of published transformations", () => {
     if (second !== undefined) expect(second).toMatch(/^ {4}at .*index\.js:\d+/);
     expect(String(after.seen)).not.toContain("sandbox.js");
     expect(after.stack).toBeNull();
+  });
+
+  it.each([
+    [
+      "data that looks like a stack",
+      `const lines = "    at f (a.js:1:2)\\n".repeat(14); const o = { stack: lines }; const { stack } = o; return [o.stack === lines, stack === lines, JSON.stringify(o) === JSON.stringify({ stack: lines })]`,
+    ],
+    [
+      "objects without a prototype",
+      `const o = Object.create(null); o.stack = 1; const { stack, ...rest } = o; return [o.stack, stack, rest, /(?<stack>a)/.exec("a").groups.stack, o?.stack]`,
+    ],
+    [
+      "an accessor that reads its parent's",
+      `class A { get stack() { return 1 } } class B extends A { get stack() { return super.stack + 1 } } return new B().stack`,
+    ],
+    [
+      "what is assigned to",
+      `const o = {}; const seen = []; [o.stack] = [7]; seen.push(o.stack); for (o.stack of [8]) seen.push(o.stack); for (o.stack in { k: 1 }) seen.push(o.stack); ({ a: o.stack } = { a: 9 }); seen.push(o.stack); ({ a: [{ b: o.stack = 5 }] } = { a: [{}] }); seen.push(o.stack); [...o.stack] = [1]; seen.push(o.stack); ({ ...o.stack } = { a: 1 }); return [seen, o.stack, ++o.stack, delete o.stack, o]`,
+    ],
+    [
+      "proxies",
+      `const keys = []; const p = new Proxy({}, { get: (_, key) => { keys.push(String(key)); return 1 } }); return [p.stack, p?.stack, [p.stack], keys]`,
+    ],
+    [
+      "what may be missing",
+      `const none = null, o = { a: { stack: "b" } }, empty = {}; const fails = (f) => { try { f(); return false } catch (e) { return e instanceof TypeError } }; return [none?.stack.split("").length, none?.stack?.x, none?.a.stack.b, o?.a.stack, o.a?.stack.length, o.a.stack?.length, empty.stack?.x, fails(() => none.stack), fails(() => empty?.stack.x), fails(() => empty?.a.stack)]`,
+    ],
+    [
+      "methods of that name",
+      `const o = { n: 1, stack(x) { return [this.n, x] }, stack2: 1 }; return [o.stack(2), o?.stack(3), o.stack?.(4), o.stack\`\`[0], new o.constructor().stack === undefined, new (class { stack = class { a = 1 } })().stack.name, new { stack: Date }.stack(0).getTime()]`,
+    ],
+    [
+      "what stands beside texts and expressions",
+      `const o = { stack: 4 }; const t = \`a\${o.stack}b\${\`\${o.stack}\`}\`.length; if (o) /[/\`]/.exec('/').stack; return [t, o.stack / 2 / o.stack, /\\/"/.test('"'), ('\`' + o.stack).length, [1, o.stack, [o.stack, { stack: o.stack }]], o.stack >= 4, (0, o.stack), o[o.stack], typeof o.stack, -o.stack, await o.stack, !o.stack]`,
+    ],
+    [
+      "literals beside patterns",
+      `const f = (a, { stack } = { stack: 1 }, ...rest) => [stack, rest]; class A { static of(o) { return o } m({ stack }, [{ stack: b }]) { return [stack, b] } } class B extends A.of(A, { stack: 1 }) {} const [c = true ? { stack: 3 } : 0] = []; function* g({ stack }) { yield stack } const p = { catch: (o) => o }; return [f(1), f(1, { stack: 2 }, { stack: 3 }), new B().m({ stack: 1 }, [{ stack: 2 }]), c, [...g({ stack: 5 })], p.catch({ stack: 6 }), [{ stack: 7 }].map(({ stack }) => ({ stack })), ((o) => { for (const { stack } of o) return stack })([{ stack: 8 }])]`,
+    ],
+  ])("[TS-17] reads the stack of %s as Node.js does", async (_what, body) => {
+    const AsyncFunction = (async () => {}).constructor as new (
+      ...texts: string[]
+    ) => () => Promise<unknown>;
+    const expected = await new AsyncFunction(body)();
+    const source = `async function seen() { ${body} }
+      export async function processEvent(event) { event.properties = { seen: await seen() }; return event }`;
+    const plain = JSON.parse(JSON.stringify({ seen: expected }));
+    expect(await propertiesAfter(sandbox, source)).toEqual(plain);
+  });
+
+  it("[TS-17] leaves what an event calls its stack as it is, with or without reading it", async () => {
+    const stack = "    at f (a.js:1:2)\n".repeat(14);
+    const source = `export function processEvent(event) {
+      const { stack } = event.properties;
+      event.properties.same = stack === event.properties.stack;
+      return event;
+    }`;
+    const instance = await startSource(sandbox, source);
+    const [event] = sampleEvents(1);
+    const [outcome] = await instance.transform([
+      { ...event, properties: { stack } } as SandboxEvent,
+    ]);
+    await instance.stop();
+    expect(readOutcome(outcome)).toEqual({ stack, same: true });
   });
 
   it("[TS-14] has all methods of the console", async () => {
