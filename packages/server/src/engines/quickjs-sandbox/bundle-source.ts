@@ -76,8 +76,9 @@ const MAX_SOURCE_LENGTH = 8_000_000;
 const MAX_CODE_LENGTH = 4_000_000;
 const MAX_FILES = 2_000;
 const MAX_PROBLEMS = 20;
-/** So often a source is bundled again with constants that are assigned to, so many at a time. */
-const MAX_ROUNDS = 50;
+/** So often a source is bundled again with constants that are assigned to, and with so many at most. */
+const MAX_ROUNDS = 10;
+const MAX_DEFERRED = 200;
 /** How deep brackets may nest in a file: deeper ones exhaust the stack of whoever parses them. */
 const MAX_NESTING = 2_000;
 /** How the bundler writes a class that it renamed. */
@@ -143,11 +144,16 @@ async function bundleFrom(
   if (format === "cjs" && first.messages.some(({ text }) => text.startsWith(AWAITS))) {
     return bundleFrom(files, main, library, scripts, "esm");
   }
-  const placeOf = (message: Message) => placeIn(message, files, library, main);
+  // Stays the same: what is deferred moves no line.
+  const before = library === null ? 0 : (files[library] ?? "").split("\n").length;
+  const placeOf = (message: Message) => placeIn(message, before, library, main);
   for (const isShorthand of first.messages.some(isLateAssignment) ? [false, true] : []) {
     let later: SourceFiles | null = files;
     let outcome: Bundle | NotBundled = first;
+    let count = 0;
     for (let round = 0; round < MAX_ROUNDS && outcome.kind === "failed"; round += 1) {
+      count += outcome.messages.filter(isLateAssignment).length;
+      if (count > MAX_DEFERRED) break;
       later = deferAssignments(later, outcome.messages, placeOf, isShorthand);
       if (later === null) break;
       outcome = await bundleOnce(later, main, library, scripts, format);
@@ -158,7 +164,7 @@ async function bundleFrom(
     kind: "refused",
     problems: first.messages
       .slice(0, MAX_PROBLEMS)
-      .map((message) => describe(message, files, library, main)),
+      .map((message) => describe(message, placeOf(message), files, main)),
   };
 }
 
@@ -378,10 +384,13 @@ function withFixedHelpers(code: string): string {
   return fixHelpers(code.slice(0, end)) + code.slice(end);
 }
 
-/** Which of the given files a message is of, and where: the library stands before the main file. */
+/**
+ * Which of the given files a message is of, and where: the library stands before the main file.
+ * @param before how many lines the library has
+ */
 function placeIn(
   { location }: Message,
-  files: SourceFiles,
+  before: number,
   library: string | null,
   main: string,
 ): { readonly file: string; readonly line: number } | undefined {
@@ -389,19 +398,16 @@ function placeIn(
   const file = location.file.replace(new RegExp(`^(?:${SOURCES}|${MODULES}):`), "");
   const { line } = location;
   if (file !== main || library === null) return { file, line };
-  const before = (files[library] ?? "").split("\n").length;
   return line <= before ? { file: library, line } : { file, line: line - before };
 }
 
 /** A message in terms of the given files: what is put before and after the main file is not theirs. */
 function describe(
-  message: Message,
+  { text, location }: Message,
+  place: ReturnType<typeof placeIn>,
   files: SourceFiles,
-  library: string | null,
   main: string,
 ): SourceProblem {
-  const { text, location } = message;
-  const place = placeIn(message, files, library, main);
   if (location === null || place === undefined)
     return { file: "", line: 0, column: 0, message: text };
   const { file, line } = place;

@@ -18,6 +18,16 @@ export function isLateAssignment({ text }: Message): boolean {
   return ASSIGNMENT.test(text);
 }
 
+/** A constant that is assigned to: where its name stands in its file, in bytes. */
+interface Deferred {
+  readonly line: number;
+  readonly column: number;
+  readonly length: number;
+  readonly text: string;
+}
+
+const NEWLINE = 0x0a;
+
 /**
  * The files with constants that are assigned to (`x = 1`) written so that this fails when it is done,
  * as it does in Node.js: `__constant(x).value = 1`. Nothing else of a line moves to another one.
@@ -30,24 +40,57 @@ export function deferAssignments(
   placeOf: Place,
   isShorthand: boolean,
 ): SourceFiles | null {
-  const deferred: Record<string, string> = { ...files };
-  let count = 0;
-  // The last of a line first, so that those before it stay where they are.
-  for (const message of [...messages].reverse()) {
-    const { location } = message;
-    const place = placeOf(message);
-    if (!isLateAssignment(message) || location === null || place === undefined) continue;
-    const lines = (deferred[place.file] ?? "").split("\n");
-    const line = Buffer.from(lines[place.line - 1] ?? "");
-    // Columns are counted in bytes.
-    const before = line.subarray(0, location.column).toString();
-    const name = line.subarray(location.column, location.column + location.length).toString();
-    const after = line.subarray(location.column + location.length).toString();
-    if (!message.text.includes(`"${name}"`) || before.endsWith(".")) continue;
-    const key = isShorthand && /[{,]\s*$/.test(before) ? `${name}: ` : "";
-    lines[place.line - 1] = `${before}${key}${CONSTANT_HOLDER}(${name}).value${after}`;
-    deferred[place.file] = lines.join("\n");
-    count += 1;
+  const byFile = new Map<string, Deferred[]>();
+  for (const message of messages) {
+    const { location, text } = message;
+    const place = isLateAssignment(message) ? placeOf(message) : undefined;
+    if (location === null || place === undefined || !Object.hasOwn(files, place.file)) continue;
+    const of = byFile.get(place.file) ?? [];
+    byFile.set(place.file, of);
+    of.push({ line: place.line, column: location.column, length: location.length, text });
   }
-  return count === 0 ? null : deferred;
+  const deferred: Record<string, string> = {};
+  for (const [file, of] of byFile) {
+    const text = deferIn(files[file] ?? "", of, isShorthand);
+    if (text !== null) deferred[file] = text;
+  }
+  return Object.keys(deferred).length === 0 ? null : { ...files, ...deferred };
+}
+
+/** One file's text with its assignments deferred; `null` where it has none. */
+function deferIn(text: string, of: readonly Deferred[], isShorthand: boolean): string | null {
+  // Columns are counted in bytes.
+  const bytes = Buffer.from(text);
+  const inOrder = [...of].sort((a, b) => a.line - b.line || a.column - b.column);
+  const parts: string[] = [];
+  let line = 1;
+  let lineStart = 0;
+  let done = 0;
+  for (const place of inOrder) {
+    while (line < place.line) {
+      const end = bytes.indexOf(NEWLINE, lineStart);
+      if (end < 0) break;
+      lineStart = end + 1;
+      line += 1;
+    }
+    const start = lineStart + place.column;
+    if (line !== place.line || start < done) continue;
+    const end = start + place.length;
+    const name = bytes.toString("utf8", start, end);
+    if (!place.text.includes(`"${name}"`) || bytes[start - 1] === DOT) continue;
+    const key = isShorthand && isListed(bytes, start) ? `${name}: ` : "";
+    parts.push(bytes.toString("utf8", done, start), `${key}${CONSTANT_HOLDER}(${name}).value`);
+    done = end;
+  }
+  return done === 0 ? null : parts.join("") + bytes.toString("utf8", done);
+}
+
+const [DOT, COMMA, SPACE, TAB] = [0x2e, 0x2c, 0x20, 0x09];
+const BRACE = 0x7b;
+
+/** Whether a name comes first in braces, or behind a comma on its line. */
+function isListed(bytes: Buffer, start: number): boolean {
+  let at = start - 1;
+  while (bytes[at] === SPACE || bytes[at] === TAB) at -= 1;
+  return bytes[at] === COMMA || bytes[at] === BRACE;
 }

@@ -447,6 +447,20 @@ describe("sources of published transformations", () => {
     });
   });
 
+  it("[TS-17] refuses a source that assigns to constants more than two hundred times", async () => {
+    const compile = (times: number) =>
+      sandbox.compile({
+        "index.js": `const x = 1;\nexport function processEvent() {\n${"x = 2;\n".repeat(times)}}`,
+      });
+    expect((await compile(200)).kind).toBe("compiled");
+    const refused = await compile(201);
+    expect(refused.kind === "refused" && refused.problems[0]).toMatchObject({
+      file: "index.js",
+      line: 3,
+      message: 'Cannot assign to "x" because it is a constant',
+    });
+  });
+
   it.each([
     ["an error that is made", `return new Error("boom").stack`],
     ["one without a message", `return new RangeError().stack`],

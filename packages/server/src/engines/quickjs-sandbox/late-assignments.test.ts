@@ -1,0 +1,57 @@
+import { performance } from "node:perf_hooks";
+import type { Message } from "esbuild";
+import { describe, expect, it } from "vitest";
+import { deferAssignments } from "./late-assignments.ts";
+
+/** What the bundler says of each place of the form `x =` or `x }`, in bytes. */
+function messagesOf(file: string, text: string): Message[] {
+  return text.split("\n").flatMap((lineText, index) =>
+    [...lineText.matchAll(/\bx(?= [=}])/g)].map((match) => ({
+      id: "",
+      pluginName: "",
+      text: 'Cannot assign to "x" because it is a constant',
+      location: {
+        file,
+        namespace: "source",
+        line: index + 1,
+        column: Buffer.byteLength(lineText.slice(0, match.index)),
+        length: 1,
+        lineText,
+        suggestion: "",
+      },
+      notes: [],
+      detail: undefined,
+    })),
+  );
+}
+
+const placeOf = ({ location }: Message) =>
+  location === null ? undefined : { file: location.file, line: location.line };
+
+function defer(text: string, isShorthand = false) {
+  return deferAssignments(
+    { "a.js": text, "b.js": "" },
+    messagesOf("a.js", text),
+    placeOf,
+    isShorthand,
+  );
+}
+
+describe("assignments to constants that are deferred", () => {
+  it("[TS-17] are all written anew, in lines with other characters as well", () => {
+    expect(defer("ü; x = 1; /* ü */ x = 2;\n\nx = 3")).toEqual({
+      "a.js":
+        "ü; __constant(x).value = 1; /* ü */ __constant(x).value = 2;\n\n__constant(x).value = 3",
+      "b.js": "",
+    });
+    expect(defer("nothing")).toBeNull();
+  });
+
+  it("[TS-17] cost no more than their files are long", () => {
+    const text = `${"x = 1;\n".repeat(2_000)}${"// text\n".repeat(50_000)}`;
+    const messages = messagesOf("a.js", text);
+    const startedAt = performance.now();
+    deferAssignments({ "a.js": text }, messages, placeOf, false);
+    expect(performance.now() - startedAt).toBeLessThan(1_000);
+  });
+});
