@@ -118,17 +118,20 @@ export function createTryTransformation({
   };
 
   return async (trial) => {
-    const program = await compileSource(sandbox, readSourceFiles(trial.files), "source");
-    if (!program) {
-      throw new Refusal("invalid_input", "There is no code to try.", { attr: "source" });
-    }
-    const outcome = await gate.through(() => attempt(program, trial));
+    const files = readSourceFiles(trial.files);
+    const outcome = await gate.through(async () => {
+      const program = await compileSource(sandbox, files, "source");
+      if (!program) {
+        throw new Refusal("invalid_input", "There is no code to try.", { attr: "source" });
+      }
+      return attempt(program, trial);
+    });
     if (outcome === "full") throw new Refusal("throttled", "Too many trials are running.");
     return outcome;
   };
 }
 
-/** Each takes the memory of a sandbox. */
+/** Each takes the memory of a sandbox, and what its source takes to be compiled. */
 const TRIALS = { maxRunning: 2, maxWaiting: 50 };
 
 async function run(instance: Instance, { events }: Trial): Promise<readonly TrialResult[]> {
