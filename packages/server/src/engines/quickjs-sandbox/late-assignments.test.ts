@@ -47,6 +47,15 @@ describe("assignments to constants that are deferred", () => {
     expect(defer("nothing")).toBeNull();
   });
 
+  it("[TS-17] are written as members of patterns only where braces are around them", () => {
+    expect(
+      defer("({ x } = y); ({ a, x } = y); f(1, x = 2); [{ a: [1] }, x = 3]", true),
+    ).toMatchObject({
+      "a.js":
+        "({ x: __constant(x).value } = y); ({ a, x: __constant(x).value } = y); f(1, __constant(x).value = 2); [{ a: [1] }, __constant(x).value = 3]",
+    });
+  });
+
   it("[TS-17] cost no more than their files are long", () => {
     const text = `${"x = 1;\n".repeat(2_000)}${"// text\n".repeat(50_000)}`;
     const messages = messagesOf("a.js", text);

@@ -26,12 +26,14 @@ interface Deferred {
   readonly text: string;
 }
 
+/** So far a name's bracket is looked for. */
+const MAX_LOOK = 10_000;
 const NEWLINE = 0x0a;
 
 /**
  * The files with constants that are assigned to (`x = 1`) written so that this fails when it is done,
  * as it does in Node.js: `__constant(x).value = 1`. Nothing else of a line moves to another one.
- * @param isShorthand how those are written that may stand in a pattern, `({ x } = y)`
+ * @param isShorthand how those in braces are written that may stand in a pattern, `({ x } = y)`
  * @returns `null` where none of the messages can be dealt with
  */
 export function deferAssignments(
@@ -78,7 +80,7 @@ function deferIn(text: string, of: readonly Deferred[], isShorthand: boolean): s
     const end = start + place.length;
     const name = bytes.toString("utf8", start, end);
     if (!place.text.includes(`"${name}"`) || bytes[start - 1] === DOT) continue;
-    const key = isShorthand && isListed(bytes, start) ? `${name}: ` : "";
+    const key = isShorthand && isInBraces(bytes, start) ? `${name}: ` : "";
     parts.push(bytes.toString("utf8", done, start), `${key}${CONSTANT_HOLDER}(${name}).value`);
     done = end;
   }
@@ -86,11 +88,23 @@ function deferIn(text: string, of: readonly Deferred[], isShorthand: boolean): s
 }
 
 const [DOT, COMMA, SPACE, TAB] = [0x2e, 0x2c, 0x20, 0x09];
+const OPENING = [0x28, 0x5b, 0x7b];
+const CLOSING = [0x29, 0x5d, 0x7d];
 const BRACE = 0x7b;
 
-/** Whether a name comes first in braces, or behind a comma on its line. */
-function isListed(bytes: Buffer, start: number): boolean {
+/** Whether a name comes first in braces, or in braces behind a comma on its line. */
+function isInBraces(bytes: Buffer, start: number): boolean {
   let at = start - 1;
   while (bytes[at] === SPACE || bytes[at] === TAB) at -= 1;
-  return bytes[at] === COMMA || bytes[at] === BRACE;
+  if (bytes[at] !== COMMA) return bytes[at] === BRACE;
+  let depth = 0;
+  for (const last = Math.max(0, at - MAX_LOOK); at >= last; at -= 1) {
+    const sign = bytes[at] as number;
+    if (CLOSING.includes(sign)) depth += 1;
+    else if (OPENING.includes(sign)) {
+      if (depth === 0) return sign === BRACE;
+      depth -= 1;
+    }
+  }
+  return false;
 }

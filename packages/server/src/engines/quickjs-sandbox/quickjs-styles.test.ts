@@ -447,6 +447,18 @@ describe("sources of published transformations", () => {
     });
   });
 
+  it("[TS-17] finds out late that constants are assigned to, in patterns and calls of one source", async () => {
+    const source = `const x = 1; const f = (...all) => all;
+      const of = (work) => { try { return work() } catch (e) { return e.message } };
+      export function processEvent(event) {
+        event.properties = { seen: [of(() => { ({ x } = { x: 2 }) }), of(() => f(1, x = 2)), of(() => { x = 3 })] };
+        return event;
+      }`;
+    expect(await propertiesAfter(sandbox, source)).toEqual({
+      seen: Array(3).fill("Assignment to constant variable."),
+    });
+  });
+
   it("[TS-17] refuses a source that assigns to constants more than two hundred times", async () => {
     const compile = (times: number) =>
       sandbox.compile({
