@@ -58,7 +58,7 @@ export function resolveAlias(
 
 function prefixLength(pattern: string): number {
   const star = pattern.indexOf("*");
-  return star < 0 ? Number.POSITIVE_INFINITY : star;
+  return star < 0 ? Number.MAX_SAFE_INTEGER : star;
 }
 
 /** JSON as compilers take it in their settings, with comments and commas at the end. */
