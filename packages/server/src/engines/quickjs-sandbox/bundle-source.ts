@@ -160,11 +160,12 @@ async function bundleFrom(
     }
     if (outcome.kind !== "failed") return outcome;
   }
+  const lines = (files[main] ?? "").split("\n");
   return {
     kind: "refused",
     problems: first.messages
       .slice(0, MAX_PROBLEMS)
-      .map((message) => describe(message, placeOf(message), files, main)),
+      .map((message) => describe(message, placeOf(message), main, lines)),
   };
 }
 
@@ -401,19 +402,21 @@ function placeIn(
   return line <= before ? { file: library, line } : { file, line: line - before };
 }
 
-/** A message in terms of the given files: what is put before and after the main file is not theirs. */
+/**
+ * A message in terms of the given files: what is put before and after the main file is not theirs.
+ * @param lines of the main file
+ */
 function describe(
   { text, location }: Message,
   place: ReturnType<typeof placeIn>,
-  files: SourceFiles,
   main: string,
+  lines: readonly string[],
 ): SourceProblem {
   if (location === null || place === undefined)
     return { file: "", line: 0, column: 0, message: text };
   const { file, line } = place;
   // Columns are counted in bytes.
   const column = Buffer.from(location.lineText).subarray(0, location.column).toString().length + 1;
-  const lines = (files[file] ?? "").split("\n");
   if (file !== main || line <= lines.length) return { file, line, column, message: text };
   // Something is open at the end of the file.
   return {
