@@ -133,6 +133,8 @@ describe("the encoding of events that passed transformations", () => {
     { kind: "kept" },
     { kind: "kept", changedBy: [1] },
     { kind: "kept", changedBy: [], renamedFrom: "g" },
+    { kind: "kept", changedBy: [], renamedBy: "g" },
+    { kind: "kept", changedBy: [], renamedBy: [null] },
     { kind: "dropped", by: "x" },
     { kind: "dropped", by: 1, reason: "x" },
     { kind: "set-aside" },

@@ -92,13 +92,12 @@ export function decodeLogged(line: string): Omit<LoggedEvent, "position"> {
 
 function isPassage(value: unknown): value is Passage {
   if (!isJsonObject(value)) return false;
-  const { kind, changedBy, renamedFrom, by, reason } = value;
+  const { kind, changedBy, renamedFrom, renamedBy = [], by, reason } = value;
   switch (kind) {
-    case "kept": {
-      const isNamed = Array.isArray(changedBy) && changedBy.every((one) => typeof one === "string");
-      if (renamedFrom === undefined) return isNamed;
-      return isNamed && typeof renamedFrom === "string" && isTidyUuid(renamedFrom);
-    }
+    case "kept":
+      if (!areNames(changedBy) || !areNames(renamedBy)) return false;
+      if (renamedFrom === undefined) return true;
+      return typeof renamedFrom === "string" && isTidyUuid(renamedFrom);
     case "dropped":
       return typeof by === "string" && typeof reason === "string";
     case "set-aside":
@@ -106,6 +105,10 @@ function isPassage(value: unknown): value is Passage {
     default:
       return false;
   }
+}
+
+function areNames(value: unknown): boolean {
+  return Array.isArray(value) && value.every((one) => typeof one === "string");
 }
 
 function withText(line: string): Omit<LoggedEvent, "position"> {

@@ -301,6 +301,12 @@ describe("decodeBody", () => {
     expect(refusal.message).toMatch(/^Malformed request data: ./);
   });
 
+  it("[DE-7] refuses what holds nothing under the label of another encoding, with a reason of its own", async () => {
+    const refusal = await refusalOfAny(gzipSync(""), { contentEncoding: "deflate" });
+    expect(refusal.status).toBe(400);
+    expect(refusal.message).not.toMatch(/memory|buffer/i);
+  });
+
   it("[DE-7] refuses with the code the route asked for", () => {
     const body = { bytes: Buffer.from("{"), contentType: "", contentEncoding: "", query: {} };
     expect(refusalOf(() => decodeSmallBody(body, "invalid_payload")).code).toBe("invalid_payload");

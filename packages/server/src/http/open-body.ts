@@ -128,7 +128,7 @@ function expand(
   if (isGzip(layer)) return gunzip(layer, maxBytes);
   if (isZstd(layer)) return decompress((bytes) => decompressZstd(bytes, maxBytes), layer, maxBytes);
   if (labels.includes("deflate")) {
-    const hasHeader = (layer.readUInt8(0) & 0x0f) === 8 && layer.length > 1;
+    const hasHeader = layer.length > 1 && (layer.readUInt8(0) & 0x0f) === 8;
     const zlib = hasHeader && layer.readUInt16BE(0) % 31 === 0 ? inflateSync : inflateRawSync;
     const inflated = tryDecompress(zlib, layer, maxBytes);
     if (inflated) return inflated;

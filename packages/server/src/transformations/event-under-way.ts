@@ -265,8 +265,8 @@ export function createLaneMemory(siteUrl: string): LaneMemory {
     },
     isoOf: createIsoWriter(),
     additionOf(change) {
-      const { length } = (change.kind === "parts" && change.addedText) || NO_TEXT;
-      if (length === 0 || length > MAX_KNOWN_CHARS) return additionOf(change);
+      const text = change.kind === "parts" ? change.addedText : undefined;
+      if (text === undefined || text.length > MAX_KNOWN_CHARS) return additionOf(change);
       if (additions.has(change)) return additions.get(change);
       const addition = additionOf(change);
       if (additions.size >= MAX_KNOWN) additions.clear();
@@ -290,5 +290,3 @@ export function createLaneMemory(siteUrl: string): LaneMemory {
     },
   };
 }
-
-const NO_TEXT = "";
