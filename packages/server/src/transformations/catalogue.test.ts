@@ -2,77 +2,23 @@ import { readdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { Json, JsonObject } from "@hedgerow/core/json";
-import { configFieldsOf, withDefaults } from "@hedgerow/core/transformations/config-schema";
-import { pluginEventOf } from "@hedgerow/core/transformations/plugin-event";
+import type { JsonObject } from "@hedgerow/core/json";
 import { v7 } from "uuid";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { openGeoIp } from "../engines/mmdb-geoip/mmdb-geoip.ts";
-import { QuickJsSandbox } from "../engines/quickjs-sandbox/quickjs-sandbox.ts";
 import { type CatalogueEntry, readCatalogue } from "./catalogue.ts";
-import { DEFAULT_LIMITS, type SandboxEvent, type SourceFiles } from "./sandbox.ts";
+import { type Sent, sourceRunner } from "./run-source.setup.ts";
+import type { SandboxEvent } from "./sandbox.ts";
 
-const sandbox = new QuickJsSandbox();
+let runner: Awaited<ReturnType<typeof sourceRunner>>;
 let catalogue: readonly CatalogueEntry[] = [];
-let places: Awaited<ReturnType<typeof openGeoIp>>;
 beforeAll(async () => {
-  catalogue = await readCatalogue();
-  places = await openGeoIp({ path: null, reportFault: (error) => Promise.reject(error) });
+  [catalogue, runner] = await Promise.all([readCatalogue(), sourceRunner()]);
 });
-afterAll(() => sandbox.close());
-
-interface Sent {
-  readonly event?: string;
-  readonly distinctId?: string;
-  readonly timestamp?: string;
-  readonly properties?: JsonObject;
-}
-
-function seen({ event = "$pageview", distinctId = "ann", timestamp, properties = {} }: Sent) {
-  const at = new Date(timestamp ?? "2026-02-28T23:30:00Z");
-  const times = { timestamp: at, clientTimestamp: null, receivedAt: at };
-  const captured = { uuid: v7(), projectId: 1, event, distinctId, properties, ...times };
-  return pluginEventOf(captured, "");
-}
-
-/** What a source makes of events: each event as it is then, `null` for a dropped one. */
-async function runSource(
-  files: SourceFiles,
-  settings: JsonObject,
-  events: readonly SandboxEvent[],
-) {
-  const compiled = await sandbox.compile(files);
-  if (compiled.kind === "refused") throw new Error(JSON.stringify(compiled.problems));
-  const manifest: JsonObject = JSON.parse(files["plugin.json"] ?? "{}");
-  const logged: string[] = [];
-  const started = await sandbox.start({
-    ...{ program: compiled.program, projectId: 1, configId: 1, name: "T", attachments: {} },
-    config: withDefaults(settings, configFieldsOf((manifest.config ?? []) as Json)),
-    allowedHosts: [],
-    limits: DEFAULT_LIMITS,
-    host: {
-      log: (lines) => logged.push(...lines.map(({ message }) => message)),
-      readStored: async () => undefined,
-      writeStored: async () => {},
-      deleteStored: async () => {},
-      capture: async () => {},
-      enqueueJob: async () => {},
-      locate: places.locate,
-      countMetric: () => {},
-    },
-  });
-  if (started.kind === "failed") throw new Error(started.reason);
-  const outcomes = await started.instance.transform(events);
-  await started.instance.stop();
-  return outcomes.map((outcome, index) => {
-    if (outcome.kind === "failed") throw new Error(outcome.reason);
-    return outcome.kind === "drop" ? null : (outcome.event ?? events[index] ?? null);
-  });
-}
+afterAll(() => runner.close());
 
 async function run(name: string, settings: JsonObject, ...sent: readonly Sent[]) {
   const entry = catalogue.find((one) => one.name === name);
-  return runSource(entry?.files ?? {}, settings, sent.map(seen));
+  return runner.run(entry?.files ?? {}, settings, sent);
 }
 
 const properties = (event: SandboxEvent | null | undefined) => event?.properties as JsonObject;
@@ -367,9 +313,9 @@ describe("plugins that others published", () => {
         .filter((name) => ["index.ts", "plugin.json", "package.json"].includes(name))
         .map((name) => [name, readFileSync(join(folder, name), "utf8")]),
     );
-    const [found, nowhere] = await runSource(files, {}, [
-      seen({ properties: { $ip: "81.2.69.142" } }),
-      seen({}),
+    const [found, nowhere] = await runner.run(files, {}, [
+      { properties: { $ip: "81.2.69.142" } },
+      {},
     ]);
     expect(properties(found)).toMatchObject({ $geoip_country_code: "GB" });
     expect(found).toMatchObject({
