@@ -44,7 +44,10 @@ function roomOf(path: string): Room {
   if (/\.(routes|schemas)\.ts$/.test(path)) return "routes";
   if (path.startsWith(`${SERVER}/http/write-openapi`)) return "command";
   if (path.startsWith(`${SERVER}/http/`)) return "http";
-  if (path === `${SERVER}/compose.ts` || path === `${SERVER}/config.ts`) return "composition";
+  if (path === `${SERVER}/compose.ts` || path.startsWith(`${SERVER}/compose/`)) {
+    return "composition";
+  }
+  if (path === `${SERVER}/config.ts`) return "composition";
   if (path === `${SERVER}/main.ts` || path.startsWith(`${SERVER}/commands/`)) return "command";
   return "feature";
 }
