@@ -18,7 +18,7 @@ import { optimizedEngine } from "./optimize-engine.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const source = join(root, "packages/server/src");
-const sandbox = join(source, "engines/quickjs-sandbox");
+const guest = join(source, "engines/quickjs-sandbox/guest");
 const target = join(root, "packages/server/dist/bundle");
 const draft = `${target}-${process.pid}`;
 
@@ -110,10 +110,10 @@ await build({
 });
 // What runs inside of the sandbox before transformations: scripts that are read as texts.
 await build({
-  entryPoints: readdirSync(sandbox)
-    .filter((path) => /^guest-(core|web|crypto|intl|buffer|node)\.ts$/.test(path))
-    .map((path) => join(sandbox, path)),
-  outdir: draft,
+  entryPoints: ["core", "web", "crypto", "intl", "buffer", "node"].map((name) =>
+    join(guest, `${name}.ts`),
+  ),
+  outdir: join(draft, "guest"),
   bundle: true,
   format: "cjs",
   platform: "neutral",

@@ -38,13 +38,13 @@ export async function loadGuestTexts(): Promise<GuestTexts> {
 /** In the bundle every script is one file, and none is left of what they share. */
 function isBundled(): boolean {
   return !["ts", "js"].some((ending) =>
-    existsSync(fileURLToPath(new URL(`./guest-part.${ending}`, import.meta.url))),
+    existsSync(fileURLToPath(new URL(`./guest/part.${ending}`, import.meta.url))),
   );
 }
 
 function readTexts(names: readonly string[]): Promise<string[]> {
   return Promise.all(
-    names.map((name) => readFile(new URL(`./guest-${name}.js`, import.meta.url), "utf8")),
+    names.map((name) => readFile(new URL(`./guest/${name}.js`, import.meta.url), "utf8")),
   );
 }
 
@@ -53,7 +53,7 @@ async function buildTexts(names: readonly string[]): Promise<string[]> {
   const { outputFiles } = await esbuildService.run(() =>
     build({
       entryPoints: names.map((name) =>
-        fileURLToPath(new URL(`./guest-${name}.${ending}`, import.meta.url)),
+        fileURLToPath(new URL(`./guest/${name}.${ending}`, import.meta.url)),
       ),
       outdir: "/",
       bundle: true,
@@ -68,6 +68,6 @@ async function buildTexts(names: readonly string[]): Promise<string[]> {
     }),
   );
   return names.map(
-    (name) => outputFiles.find((file) => file.path.endsWith(`guest-${name}.js`))?.text ?? "",
+    (name) => outputFiles.find((file) => file.path.endsWith(`/${name}.js`))?.text ?? "",
   );
 }

@@ -8,8 +8,11 @@ import {
 } from "@hedgerow/core/transformations/plugin-event";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { ToldSets, tellChange } from "./event-changes.ts";
-import { HEAD, type Shape, ShapeTable } from "./event-shapes.ts";
+import { ToldSets, tellChange } from "../event-changes.ts";
+import { HEAD, type Shape, ShapeTable } from "../event-shapes.ts";
+import { createOutcomeReader } from "../sandbox-instance.ts";
+import { SET, SET_ALIKE } from "../told-sets.ts";
+import { beginningOf, PLAIN_TEXT } from "../value-places.ts";
 import {
   endPlainly,
   type LazyShape,
@@ -20,10 +23,7 @@ import {
   startSets,
   takeSets,
   writeAnswer,
-} from "./guest-lazy.ts";
-import { createOutcomeReader } from "./sandbox-instance.ts";
-import { SET, SET_ALIKE } from "./told-sets.ts";
-import { beginningOf, PLAIN_TEXT } from "./value-places.ts";
+} from "./lazy.ts";
 
 type Plain = Record<string, unknown>;
 

@@ -1,4 +1,4 @@
-import { viewOf } from "./guest-part.ts";
+import { viewOf } from "./part.ts";
 
 /** Names of encodings as Node.js writes them. */
 const NAMES: Readonly<Record<string, string>> = {

@@ -1,4 +1,4 @@
-import type { GuestCore } from "./guest-part.ts";
+import type { GuestCore } from "./part.ts";
 
 type Values = unknown[];
 

@@ -1,5 +1,5 @@
-import type { GuestCore } from "./guest-part.ts";
-import { StringDecoder } from "./guest-string-decoder.ts";
+import type { GuestCore } from "./part.ts";
+import { StringDecoder } from "./string-decoder.ts";
 
 type AnyFunction = (...values: unknown[]) => unknown;
 type Members = Record<string, unknown>;

@@ -21,7 +21,7 @@ import {
   takeSets,
   writeAnswer,
   writeWhole,
-} from "./guest-lazy.ts";
+} from "./lazy.ts";
 
 /** Calls that reach the outside. Texts in, text out. */
 interface Bridge {

@@ -1,9 +1,9 @@
 import * as nodeCrypto from "node:crypto";
 import type { JsonObject } from "@hedgerow/core/json";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { DEFAULT_LIMITS } from "../../transformations/sandbox.ts";
-import { QuickJsSandbox } from "./quickjs-sandbox.ts";
-import { propertiesAfter, recordHost, sampleEvents, startSource } from "./sandbox.setup.ts";
+import { DEFAULT_LIMITS } from "../../../transformations/sandbox.ts";
+import { QuickJsSandbox } from "../quickjs-sandbox.ts";
+import { propertiesAfter, recordHost, sampleEvents, startSource } from "../sandbox.setup.ts";
 
 let sandbox: QuickJsSandbox;
 beforeAll(() => {

@@ -1,5 +1,5 @@
 import * as library from "buffer/";
-import { fromLatin1, type GuestCore, utf8 } from "./guest-part.ts";
+import { fromLatin1, type GuestCore, utf8 } from "./part.ts";
 
 type AnyFunction = (...values: unknown[]) => unknown;
 type Methods = Record<string, AnyFunction>;

@@ -1,4 +1,4 @@
-import { fromLatin1, type GuestCore, toLatin1, utf8, viewOf } from "./guest-part.ts";
+import { fromLatin1, type GuestCore, toLatin1, utf8, viewOf } from "./part.ts";
 
 interface BufferClass {
   from(data: unknown, encoding?: string): Uint8Array & { toString(encoding?: string): string };

@@ -7,8 +7,8 @@
  * reading a short text: hence arrays in the place of objects and maps, and loops written out.
  */
 
-import { SET, SET_ALIKE } from "./told-sets.ts";
-import { beginningOf, PLAIN_TEXT } from "./value-places.ts";
+import { SET, SET_ALIKE } from "../told-sets.ts";
+import { beginningOf, PLAIN_TEXT } from "../value-places.ts";
 
 /** The keys of an object in their order, and how long each is as it stands in the text, colon included. */
 export interface LazyShape {
