@@ -9,6 +9,18 @@
 
 import { SET, SET_ALIKE } from "../told-sets.ts";
 import { beginningOf, PLAIN_TEXT } from "../value-places.ts";
+import {
+  defineProperty,
+  deleteProperty,
+  getOwnPropertyDescriptor,
+  keysOf,
+  newList,
+  ownKeys,
+  parse,
+  ROOT,
+  setPrototypeOf,
+  stringify,
+} from "./intrinsics.ts";
 
 /** The keys of an object in their order, and how long each is as it stands in the text, colon included. */
 export interface LazyShape {
@@ -89,13 +101,7 @@ const IS_SETTLED = 11;
 
 type Plain = Record<PropertyKey, unknown>;
 
-const { parse, stringify } = JSON;
-const { get, set, has, deleteProperty, defineProperty, getOwnPropertyDescriptor, ownKeys } =
-  Reflect;
-const { setPrototypeOf, preventExtensions } = Reflect;
-// Answers the object, as Reflect's does not.
-const { keys: keysOf, setPrototypeOf: setPrototypeOfList } = Object;
-const ROOT = Object.prototype as unknown as Plain;
+const { get, set, has, preventExtensions } = Reflect;
 const ProxyOf = Proxy as unknown as new (target: Plain, handler: LazyObject) => Plain;
 
 /** Stands for a key that was deleted. */
@@ -404,11 +410,6 @@ export function isNoPromise(answer: unknown, lazy: LazyObject): boolean {
     return false;
   }
   return find(lazy[TOUCHED], "then") < 0;
-}
-
-/** An array that no code of the transformation stands behind: what is put into it arrives. */
-export function newList<T>(): T[] {
-  return setPrototypeOfList([], null) as unknown as T[];
 }
 
 const NOTHING: readonly string[] = newList();

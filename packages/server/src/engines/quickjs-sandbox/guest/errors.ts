@@ -1,0 +1,44 @@
+import { stringify } from "./intrinsics.ts";
+
+export class RetryError extends Error {
+  _attempt: number | undefined;
+  _maxAttempts: number | undefined;
+
+  constructor(message?: string) {
+    super(message);
+    this.name = "RetryError";
+  }
+
+  get nameWithAttempts(): string {
+    return this._attempt && this._maxAttempts
+      ? `${this.name} (attempt ${this._attempt}/${this._maxAttempts})`
+      : this.name;
+  }
+
+  override toString(): string {
+    return this.message ? `${this.nameWithAttempts}: ${this.message}` : this.nameWithAttempts;
+  }
+}
+
+/** `Name: message` becomes an error of that kind where there is one. */
+export function errorOf(text: string): Error {
+  const match = /^(\w*Error): /.exec(text);
+  const kinds: Record<string, ErrorConstructor> = { RangeError, TypeError, SyntaxError };
+  const kind = match === null ? undefined : kinds[match[1] ?? ""];
+  if (kind !== undefined && match !== null) return new kind(text.slice(match[0].length));
+  return new Error(text.replace(/^Error: /, ""));
+}
+
+/** What was thrown, in words; whatever it is. */
+export function describeThrown(thrown: unknown): string {
+  try {
+    if (thrown instanceof Error) {
+      const name = String(thrown.name);
+      return name === "" ? String(thrown.message) : `${name}: ${thrown.message}`;
+    }
+    if (typeof thrown === "object" && thrown !== null) return stringify(thrown) ?? "an object";
+    return String(thrown);
+  } catch {
+    return "something that cannot be described";
+  }
+}

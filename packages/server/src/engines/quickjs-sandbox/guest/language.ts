@@ -1,0 +1,61 @@
+import { defineLater } from "./define-later.ts";
+import { type AnyFunction, apply } from "./intrinsics.ts";
+import { part } from "./load-part.ts";
+import { captureStackTrace } from "./stacks.ts";
+
+const always = () => true;
+
+/** Gives the language what the engine lacks of it. */
+export function completeLanguage(): void {
+  defineLater(globalThis, "Intl", () => part("intl")["Intl"]);
+  localize(Date.prototype, "toLocaleString", always);
+  localize(Date.prototype, "toLocaleDateString", always);
+  localize(Date.prototype, "toLocaleTimeString", always);
+  localize(Number.prototype, "toLocaleString", always);
+  localize(BigInt.prototype, "toLocaleString", always);
+  localize(String.prototype, "localeCompare", always);
+  localize(String.prototype, "toLocaleUpperCase", ([locales]) => locales !== undefined);
+  localize(String.prototype, "toLocaleLowerCase", ([locales]) => locales !== undefined);
+
+  completeDates("toString");
+  completeDates("toTimeString");
+  // What `using` asks for.
+  for (const name of ["dispose", "asyncDispose"]) {
+    if (!(name in Symbol)) {
+      Object.defineProperty(Symbol, name, { value: Symbol(`Symbol.${name}`) });
+    }
+  }
+  Object.assign(Error, { captureStackTrace, stackTraceLimit: 10 });
+  for (const name of ["captureStackTrace", "stackTraceLimit"]) {
+    Object.defineProperty(Error, name, { enumerable: false });
+  }
+}
+
+/** A method that QuickJS answers without regard to languages, or not at all. */
+function localize(prototype: object, name: string, isNeeded: (values: unknown[]) => boolean): void {
+  const native = (prototype as Record<string, AnyFunction>)[name];
+  const method = {
+    [name](this: unknown, ...values: unknown[]): unknown {
+      if (native !== undefined && !isNeeded(values)) return apply(native, this, values);
+      const localized = (part("intl")["methods"] as Record<string, AnyFunction>)[name];
+      return apply(localized as AnyFunction, this, values);
+    },
+  }[name];
+  Object.defineProperty(prototype, name, { value: method, writable: true, configurable: true });
+}
+
+/** Dates name their zone in words, which QuickJS leaves out. */
+function completeDates(name: "toString" | "toTimeString"): void {
+  const native = Date.prototype[name];
+  const method = {
+    [name](this: Date): string {
+      const text = apply(native, this, []);
+      return text.endsWith("+0000") ? `${text} (Coordinated Universal Time)` : text;
+    },
+  }[name];
+  Object.defineProperty(Date.prototype, name, {
+    value: method,
+    writable: true,
+    configurable: true,
+  });
+}
