@@ -86,6 +86,25 @@ describe("architecture", () => {
     expect(wrong).toEqual([]);
   });
 
+  it("no files import each other in a circle", () => {
+    const circles: string[] = [];
+    const seen = new Map<string, "under way" | "done">();
+    const visit = (file: string, path: readonly string[]): void => {
+      if (seen.get(file) === "under way") {
+        circles.push([...path.slice(path.indexOf(file)), file].join(" -> "));
+      }
+      if (seen.has(file)) return;
+      seen.set(file, "under way");
+      for (const specifier of importsOf(file)) {
+        const imported = target(file, specifier);
+        if (imported !== undefined && existsSync(imported)) visit(imported, [...path, file]);
+      }
+      seen.set(file, "done");
+    };
+    for (const file of files) visit(file, []);
+    expect(circles).toEqual([]);
+  });
+
   it("the core imports no package but the pure ones it names", () => {
     const wrong = files
       .filter((file) => file.startsWith(CORE))

@@ -1,16 +1,5 @@
 import { extendJson, extendJsonText } from "../extend-json.ts";
-import type { JsonObject } from "../json.ts";
-import type { LoggedEvent } from "./event.ts";
-
-/**
- * Properties that an event has got on its way. They stay apart from its own, none of which they are,
- * because many events get the same: joining the two for each costs more than anything else on the way.
- */
-export interface AddedProperties {
-  readonly properties: JsonObject;
-  /** Their JSON text. */
-  readonly text: string;
-}
+import type { AddedProperties, LoggedEvent } from "./event.ts";
 
 /** Some properties and others behind them, of which none have the same name. */
 export function addedToo(

@@ -1,8 +1,7 @@
 import { encodeJson, holdsBigInt, parseExactJson } from "../exact-json.ts";
 import { extendJsonText } from "../extend-json.ts";
 import { isJsonObject, type Json } from "../json.ts";
-import type { AddedProperties } from "./added-properties.ts";
-import type { CapturedEvent, LoggedEvent } from "./event.ts";
+import type { AddedProperties, CapturedEvent, LoggedEvent } from "./event.ts";
 import { isTidyUuid } from "./tidy-uuid.ts";
 
 /** Begins a line with integers beyond a `number`: all other lines are read without looking for them. */

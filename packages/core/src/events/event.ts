@@ -1,5 +1,4 @@
 import type { JsonObject } from "../json.ts";
-import type { AddedProperties } from "./added-properties.ts";
 
 /** An event as captured: complete, validated, with its time settled; what the log carries. */
 export interface CapturedEvent {
@@ -15,6 +14,16 @@ export interface CapturedEvent {
   /** What the client's clock said, where it said anything; `null` otherwise. */
   readonly clientTimestamp: Date | null;
   readonly receivedAt: Date;
+}
+
+/**
+ * Properties that an event has got on its way. They stay apart from its own, none of which they are,
+ * because many events get the same: joining the two for each costs more than anything else on the way.
+ */
+export interface AddedProperties {
+  readonly properties: JsonObject;
+  /** Their JSON text. */
+  readonly text: string;
 }
 
 /** A log entry: an event and its position. Positions only grow; they may have gaps. */

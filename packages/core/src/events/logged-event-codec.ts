@@ -1,7 +1,6 @@
 import { holdsBigInt } from "../exact-json.ts";
 import { isJsonObject } from "../json.ts";
-import type { AddedProperties } from "./added-properties.ts";
-import type { CapturedEvent, LoggedEvent, Passage } from "./event.ts";
+import type { AddedProperties, CapturedEvent, LoggedEvent, Passage } from "./event.ts";
 import {
   decodeEvent,
   type EncodedEvent,

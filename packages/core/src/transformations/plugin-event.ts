@@ -1,7 +1,6 @@
-import type { AddedProperties } from "../events/added-properties.ts";
 import { cleanJson, cleanText } from "../events/clean-json.ts";
 import { cutName } from "../events/cut-name.ts";
-import type { CapturedEvent } from "../events/event.ts";
+import type { AddedProperties, CapturedEvent } from "../events/event.ts";
 import { MAX_AHEAD_MS, readMoment } from "../events/event-time.ts";
 import { encodeJson } from "../exact-json.ts";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";

@@ -1,5 +1,9 @@
-import type { AddedProperties } from "@hedgerow/core/events/added-properties";
-import type { CapturedEvent, LoggedEvent, Passage } from "@hedgerow/core/events/event";
+import type {
+  AddedProperties,
+  CapturedEvent,
+  LoggedEvent,
+  Passage,
+} from "@hedgerow/core/events/event";
 
 /** A run of events taken from the log, with the means to acknowledge it. */
 export interface LogBatch {

@@ -1,5 +1,4 @@
-import type { AddedProperties } from "@hedgerow/core/events/added-properties";
-import type { CapturedEvent } from "@hedgerow/core/events/event";
+import type { AddedProperties, CapturedEvent } from "@hedgerow/core/events/event";
 import type { JsonObject } from "@hedgerow/core/json";
 
 /** An event ready to store: its log position, its person and the groups it belongs to. */

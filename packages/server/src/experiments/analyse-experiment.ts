@@ -17,7 +17,7 @@ import {
   type MeasureOptions,
   MULTIPLE_VARIANTS,
 } from "./experiment-measures.ts";
-import type { ExperimentView } from "./experiments.ts";
+import type { ExperimentView } from "./experiment-view.ts";
 import { CONTROL, groupTypeOf, type Variant, variantsOf } from "./flag-of-experiment.ts";
 import type { AskedOf, Freshness, KeepAnswers } from "./keep-answers.ts";
 import { everyEventOf, type FilteredProject, type FindTestPersons } from "./test-accounts.ts";

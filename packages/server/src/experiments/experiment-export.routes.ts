@@ -14,7 +14,8 @@ import {
 } from "./experiment-export.schemas.ts";
 import { primaryMetricsOf, secondaryMetricsOf } from "./experiment-metrics.ts";
 import { noResults } from "./experiment-results.schemas.ts";
-import type { Experiments, ExperimentView } from "./experiments.ts";
+import type { ExperimentView } from "./experiment-view.ts";
+import type { Experiments } from "./experiments.ts";
 import {
   anyMetricOf,
   balancedSettingsOf,

@@ -13,7 +13,7 @@ import {
   wireExposures,
   wireFamily,
 } from "./experiment-query.schemas.ts";
-import type { ExperimentView } from "./experiments.ts";
+import type { ExperimentView } from "./experiment-view.ts";
 import { type CsvCell, writeCsv } from "./write-csv.ts";
 
 export const ExportParameters = Type.Object({

@@ -1,5 +1,5 @@
 import { isJsonObject, type JsonObject, ownValue } from "@hedgerow/core/json";
-import type { ExperimentView } from "./experiments.ts";
+import type { ExperimentView } from "./experiment-view.ts";
 
 /** A metric of an experiment as it was sent, and where it stands. */
 export interface ExperimentMetric {

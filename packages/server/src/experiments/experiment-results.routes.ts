@@ -20,8 +20,9 @@ import {
   SecondaryResults,
   wireClassicResult,
 } from "./experiment-results.schemas.ts";
+import type { ExperimentView } from "./experiment-view.ts";
 import { authorsOf, wireExperiment } from "./experiments.schemas.ts";
-import type { Experiments, ExperimentView } from "./experiments.ts";
+import type { Experiments } from "./experiments.ts";
 import type { Freshness } from "./keep-answers.ts";
 import {
   anyMetricOf,

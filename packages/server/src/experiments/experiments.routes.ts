@@ -15,6 +15,7 @@ import { pathIdOf } from "../http/path-id.ts";
 import { presentFields } from "../http/present-fields.ts";
 import { queryText } from "../http/query-text.ts";
 import type { EligibleFlags } from "./eligible-flags.ts";
+import type { ExperimentView } from "./experiment-view.ts";
 import {
   authorsOf,
   CreateExperimentBody,
@@ -31,7 +32,7 @@ import {
   ShipVariantBody,
   wireExperiment,
 } from "./experiments.schemas.ts";
-import type { Experiments, ExperimentView } from "./experiments.ts";
+import type { Experiments } from "./experiments.ts";
 import { exposureOf } from "./metric.schemas.ts";
 
 const EXPERIMENTS = "/api/projects/:project_id/experiments";

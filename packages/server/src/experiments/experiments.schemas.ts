@@ -18,12 +18,8 @@ import {
   type ExperimentRecord,
   type SavedMetricLink,
 } from "./experiment-store.ts";
-import {
-  type Ending,
-  type ExperimentChange,
-  type ExperimentView,
-  statusOf,
-} from "./experiments.ts";
+import type { ExperimentView } from "./experiment-view.ts";
+import { type Ending, type ExperimentChange, statusOf } from "./experiments.ts";
 import { shownParameters } from "./flag-of-experiment.ts";
 import { WireHoldout, wireHoldout } from "./holdouts.schemas.ts";
 import {

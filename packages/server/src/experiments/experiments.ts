@@ -15,6 +15,7 @@ import type {
   ExperimentStore,
   SavedMetricLink,
 } from "./experiment-store.ts";
+import type { ExperimentView } from "./experiment-view.ts";
 import { hasCohort, planExposureCohort, type ReadMarker } from "./exposure-cohort.ts";
 import {
   askedVariants,
@@ -40,19 +41,6 @@ export type ExperimentDraft = ExperimentChange & {
   readonly name: string;
   readonly flagKey: string;
 };
-
-/** An experiment with what it refers to. */
-export interface ExperimentView {
-  readonly experiment: ExperimentRecord;
-  /** May be deleted since. */
-  readonly flag: FlagRecord;
-  readonly holdout: Holdout | null;
-  /** Shared metrics that are still there, in the order of the links. */
-  readonly savedMetrics: readonly {
-    readonly link: SavedMetricLink;
-    readonly metric: SavedMetric;
-  }[];
-}
 
 /** How an experiment is ended. */
 export interface Ending {

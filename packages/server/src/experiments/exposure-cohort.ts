@@ -3,7 +3,7 @@ import { isJsonObject, type JsonObject, ownValue } from "@hedgerow/core/json";
 import { FLAG_CALLED } from "../flags/flag-calls.ts";
 import { Refusal } from "../http/errors.ts";
 import type { ExperimentRecord } from "./experiment-store.ts";
-import type { ExperimentView } from "./experiments.ts";
+import type { ExperimentView } from "./experiment-view.ts";
 
 /** Reads an experiment's own exposure event; `null` for the calls of its flag. */
 export type ReadMarker = (experiment: ExperimentRecord) => MeasuredEvent | null;

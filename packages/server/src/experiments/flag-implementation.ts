@@ -1,6 +1,7 @@
 import type { EventStore } from "../events/event-store.ts";
 import type { FlagCalls } from "../flags/flag-calls.ts";
-import type { Experiments, ExperimentView } from "./experiments.ts";
+import type { ExperimentView } from "./experiment-view.ts";
+import type { Experiments } from "./experiments.ts";
 
 /** How far back events are looked at. */
 const DAYS = 7;

@@ -1,4 +1,4 @@
-import type { AddedProperties } from "@hedgerow/core/events/added-properties";
+import type { AddedProperties } from "@hedgerow/core/events/event";
 import type { EventChange } from "@hedgerow/core/transformations/plugin-event";
 import { describe, expect, it } from "vitest";
 import { createLaneMemory } from "./event-under-way.ts";

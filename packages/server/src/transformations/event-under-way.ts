@@ -1,5 +1,5 @@
-import { type AddedProperties, addedToo } from "@hedgerow/core/events/added-properties";
-import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
+import { addedToo } from "@hedgerow/core/events/added-properties";
+import type { AddedProperties, CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
 import { encodeJson } from "@hedgerow/core/exact-json";
 import { extendJson, extendJsonText } from "@hedgerow/core/extend-json";
 import { createIsoWriter } from "@hedgerow/core/iso-times";

@@ -1,4 +1,4 @@
-import type { AddedProperties } from "@hedgerow/core/events/added-properties";
+import type { AddedProperties } from "@hedgerow/core/events/event";
 import { passedProperties } from "@hedgerow/core/transformations/plugin-event";
 import type { Stage } from "./stage.ts";
 

@@ -1,4 +1,4 @@
-import { type Migration, Migrator } from "kysely";
+import { Migrator } from "kysely";
 import { accounts } from "./migrations/0001-accounts.ts";
 import { flags } from "./migrations/0002-flags.ts";
 import { persons } from "./migrations/0003-persons.ts";
@@ -22,10 +22,8 @@ import { personTimes } from "./migrations/0025-person-times.ts";
 import { jobDepths } from "./migrations/0026-job-depths.ts";
 import { secretSettings } from "./migrations/0027-secret-settings.ts";
 import { activityJobs } from "./migrations/0028-activity-jobs.ts";
-import type { SqlCapabilities, SqlDatabase } from "./sql-database.ts";
-
-/** A migration, written once for every engine. */
-export type SqlMigration = (capabilities: SqlCapabilities) => Migration;
+import type { SqlDatabase } from "./sql-database.ts";
+import type { SqlMigration } from "./sql-migration.ts";
 
 /** In the order in which they run. Names are recorded in the database: never rename one. */
 const MIGRATIONS: Readonly<Record<string, SqlMigration>> = {

@@ -1,5 +1,4 @@
-import type { AddedProperties } from "@hedgerow/core/events/added-properties";
-import type { CapturedEvent } from "@hedgerow/core/events/event";
+import type { AddedProperties, CapturedEvent } from "@hedgerow/core/events/event";
 import { encodeJson } from "@hedgerow/core/exact-json";
 import { missingIn, NOTHING } from "@hedgerow/core/extend-json";
 import { type JsonObject, ownValue } from "@hedgerow/core/json";

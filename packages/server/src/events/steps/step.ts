@@ -1,5 +1,5 @@
-import { type AddedProperties, wholeEntry } from "@hedgerow/core/events/added-properties";
-import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
+import { wholeEntry } from "@hedgerow/core/events/added-properties";
+import type { AddedProperties, CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
 import { createSlices } from "../../platform/slices.ts";
 
 /** What a step makes of an event: it goes on (changed, perhaps), ends here, or is set aside. */

@@ -1,5 +1,5 @@
 import type { CreateTableBuilder } from "kysely";
-import type { SqlMigration } from "../migrate.ts";
+import type { SqlMigration } from "../sql-migration.ts";
 
 export const eventDefinitions: SqlMigration = ({ identity }) => ({
   async up(db) {

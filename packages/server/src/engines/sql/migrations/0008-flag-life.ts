@@ -1,7 +1,7 @@
 import { constantValue } from "@hedgerow/core/flags/constant-value";
 import { sql } from "kysely";
 import { decodeJson } from "../codec.ts";
-import type { SqlMigration } from "../migrate.ts";
+import type { SqlMigration } from "../sql-migration.ts";
 
 export const flagLife: SqlMigration = () => ({
   async up(db) {

@@ -1,5 +1,5 @@
 import { sql } from "kysely";
-import type { SqlMigration } from "../migrate.ts";
+import type { SqlMigration } from "../sql-migration.ts";
 
 export const transformations: SqlMigration = ({ identity }) => ({
   async up(db) {

@@ -1,4 +1,4 @@
-import type { SqlMigration } from "../migrate.ts";
+import type { SqlMigration } from "../sql-migration.ts";
 
 export const experimentParts: SqlMigration = ({ identity }) => ({
   async up({ schema }) {

@@ -1,4 +1,4 @@
-import type { SqlMigration } from "../migrate.ts";
+import type { SqlMigration } from "../sql-migration.ts";
 
 /** Of a person's memberships everything is in the index: no row of the table is looked up. */
 export const cohortMemberIndex: SqlMigration = () => ({

@@ -1,4 +1,4 @@
-import type { SqlMigration } from "../migrate.ts";
+import type { SqlMigration } from "../sql-migration.ts";
 
 /** Events are counted once what became of them is durable, and need no position to be told by. */
 export const durableCounts: SqlMigration = () => ({

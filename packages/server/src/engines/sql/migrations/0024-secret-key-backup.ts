@@ -1,4 +1,4 @@
-import type { SqlMigration } from "../migrate.ts";
+import type { SqlMigration } from "../sql-migration.ts";
 
 /** The secret key that a project had before: it opens the same until somebody takes it away. */
 export const secretKeyBackup: SqlMigration = () => ({

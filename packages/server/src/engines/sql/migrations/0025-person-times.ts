@@ -1,4 +1,4 @@
-import type { SqlMigration } from "../migrate.ts";
+import type { SqlMigration } from "../sql-migration.ts";
 
 /** Times of properties apart from the row: most events move nothing else of their person. */
 export const personTimes: SqlMigration = () => ({

@@ -1,4 +1,4 @@
-import type { SqlMigration } from "../migrate.ts";
+import type { SqlMigration } from "../sql-migration.ts";
 
 /** How deep the event was captured that a job was asked for by: what the job captures is deeper. */
 export const jobDepths: SqlMigration = () => ({

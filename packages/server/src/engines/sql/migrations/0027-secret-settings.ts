@@ -1,6 +1,6 @@
 import { isJsonObject, type Json, type JsonObject } from "@hedgerow/core/json";
 import { decodeJson, encodeJson } from "../codec.ts";
-import type { SqlMigration } from "../migrate.ts";
+import type { SqlMigration } from "../sql-migration.ts";
 
 /** Settings that were given as secrets stay secret: of those that are there, what is declared as one. */
 export const secretSettings: SqlMigration = () => ({

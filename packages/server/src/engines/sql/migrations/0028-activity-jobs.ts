@@ -1,4 +1,4 @@
-import type { SqlMigration } from "../migrate.ts";
+import type { SqlMigration } from "../sql-migration.ts";
 
 /** The job that somebody had run, and with what. */
 export const activityJobs: SqlMigration = () => ({
