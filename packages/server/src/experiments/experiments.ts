@@ -29,7 +29,7 @@ import {
   withVariants,
 } from "./flag-of-experiment.ts";
 import { type Holdout, holdoutOf, withHoldout } from "./holdouts.ts";
-import { type SavedMetric, savedMetricOf } from "./saved-metrics.ts";
+import { savedMetricOf } from "./saved-metrics.ts";
 
 /** What a caller may say of an experiment; all of it optional but its name, when it is new. */
 export type ExperimentChange = Partial<
