@@ -2,6 +2,9 @@ import { encodeJson } from "../exact-json.ts";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
 import { readEpochMs, readMoment } from "./event-time.ts";
 
+/** Most events of one request: looking at each costs much, a byte of a list hardly anything. */
+export const MAX_EVENTS = 100_000;
+
 /** What a capture request says before its events are looked at. */
 export interface CaptureEnvelope {
   readonly token: string;
@@ -16,6 +19,7 @@ export interface CaptureEnvelope {
 /** Why a body is no capture request. */
 export type EnvelopeFault =
   | { readonly kind: "no-data" }
+  | { readonly kind: "too-many-events" }
   | { readonly kind: "not-events"; readonly detail: string; readonly field: string | null }
   | { readonly kind: "bad-sent-at"; readonly detail: string }
   | { readonly kind: "no-token" }
@@ -41,7 +45,8 @@ export interface BesideBody {
 
 /**
  * Reads the envelope of a capture body: one event, an array of events, or `{ api_key, batch }`
- * (posthog-api 9.3, 9.6). The checks run in the order data, token, `sent_at`.
+ * (posthog-api 9.3, 9.6). The checks run in the order data, number of events,
+ * token, `sent_at`.
  */
 export function readEnvelope(
   body: Json | undefined,
@@ -59,6 +64,7 @@ export function readEnvelope(
   }
   const events: readonly Json[] = batch ?? [body];
   if (events.length === 0) return { kind: "no-data" };
+  if (events.length > MAX_EVENTS) return { kind: "too-many-events" };
   const token = findToken(whole, batch === undefined ? [] : events, beside.token);
   if (typeof token !== "string") return token;
   const sentAt = findSentAt(whole, beside);

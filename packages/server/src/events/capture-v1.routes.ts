@@ -51,10 +51,10 @@ export function captureV1Routes(app: App, deps: CaptureRouteDeps): void {
       reply.header("access-control-expose-headers", "PostHog-Request-Id, Retry-After, Date");
       const token = tokenOf(request);
       refuseUnknownEncoding(request);
-      const { results, retryAfterSeconds } = await openBody(deps, request, ({ value, text }) =>
+      const { results, retryAfterSeconds } = await openBody(deps, request, ({ value, sizes }) =>
         captureV1(deps, {
           body: value,
-          text,
+          sizes,
           token,
           sentAt: sentAtOf(request),
           clientAddress: clientAddressOf(request, isTrustedProxy),

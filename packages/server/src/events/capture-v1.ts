@@ -1,15 +1,16 @@
+import { MAX_EVENTS } from "@hedgerow/core/events/capture-envelope";
 import { readV1Event } from "@hedgerow/core/events/capture-v1";
 import { isJsonObject, type Json, ownValue } from "@hedgerow/core/json";
 import { requireProject } from "../accounts/projects-by-token.ts";
+import type { SentSizes } from "../http/decode-body.ts";
 import { Refusal } from "../http/errors.ts";
-import { type CaptureDeps, type ExaminedEvent, examine, store } from "./capture.ts";
+import { type CaptureDeps, type ExaminedEvent, examine, store, tooManyEvents } from "./capture.ts";
 import { LogUnavailable } from "./event-log.ts";
 import type { Sdk } from "./ingestion-warning-store.ts";
 
 export interface CaptureV1Input {
   readonly body: Json | undefined;
-  /** The JSON text of the body. */
-  readonly text: string;
+  readonly sizes: SentSizes;
   /** The project key. */
   readonly token: string;
   /** When this attempt was made, by the client's clock; takes the place of `sent_at`. */
@@ -44,23 +45,20 @@ export async function captureV1(deps: CaptureDeps, input: CaptureV1Input): Promi
   const project = found instanceof Promise ? await found : found;
   const sent = batchOf(input.body);
   const from = { projectId: project.id, sdk: input.sdk };
-  const examined = await examine(
-    deps,
-    sent.map((one) => readV1Event(one, input.library)),
-    {
-      textLength: input.text.length,
-      uuidIsRequired: true,
-      surroundings: {
-        projectId: project.id,
-        anonymizeIps: project.anonymizeIps,
-        sentAt: input.sentAt,
-        receivedAt,
-        clientAddress: input.clientAddress,
-        nameForUnnamed: null,
-        newUuid: deps.newUuid,
-      },
+  const examined = await examine(deps, sent, {
+    sizes: input.sizes,
+    read: (one) => readV1Event(one, input.library),
+    uuidIsRequired: true,
+    surroundings: {
+      projectId: project.id,
+      anonymizeIps: project.anonymizeIps,
+      sentAt: input.sentAt,
+      receivedAt,
+      clientAddress: input.clientAddress,
+      nameForUnnamed: null,
+      newUuid: deps.newUuid,
     },
-  );
+  });
   for (const { rejected } of examined.outcomes) {
     if (rejected) deps.observer.rejected(rejected, from);
   }
@@ -99,6 +97,7 @@ function batchOf(body: Json | undefined): readonly Json[] {
       attr: "batch",
     });
   }
+  if (batch.length > MAX_EVENTS) throw tooManyEvents();
   return batch as readonly Json[];
 }
 

@@ -79,8 +79,8 @@ export function captureRoutes(app: App, deps: CaptureRouteDeps): void {
 
 function readBody(
   { query }: PlainRequest,
-  { value, text, form }: DecodedBody,
-): Pick<CaptureInput, "body" | "text" | "beside"> {
+  { value, sizes, form }: DecodedBody,
+): Pick<CaptureInput, "body" | "sizes" | "beside"> {
   const beside = {
     token:
       form.get("api_key") ??
@@ -90,7 +90,7 @@ function readBody(
     formSentAt: form.get("sent_at"),
     querySentAt: queryText(query, "sent_at") ?? queryText(query, "_"),
   };
-  return { body: value, text, beside };
+  return { body: value, sizes, beside };
 }
 
 /** What `work` makes of a request's body; who observes is told where it cannot be read. */

@@ -1,6 +1,7 @@
 import {
   type BesideBody,
   type EnvelopeFault,
+  MAX_EVENTS,
   readEnvelope,
   type TokenFault,
 } from "@hedgerow/core/events/capture-envelope";
@@ -18,6 +19,7 @@ import { encodeJson } from "@hedgerow/core/exact-json";
 import { isJsonObject, type Json, ownValue } from "@hedgerow/core/json";
 import { HOPS_PROPERTY } from "@hedgerow/core/transformations/plugin-event";
 import { type ProjectsByToken, requireProject } from "../accounts/projects-by-token.ts";
+import type { SentSizes } from "../http/decode-body.ts";
 import { Refusal } from "../http/errors.ts";
 import { createSlices } from "../platform/slices.ts";
 import type { AppendCaptured } from "./append-captured.ts";
@@ -57,8 +59,7 @@ export interface CaptureDeps {
 export interface CaptureInput {
   /** The decoded body; `undefined` where there was none. */
   readonly body: Json | undefined;
-  /** The JSON text it was decoded from: bounds the size of its events. */
-  readonly text: string;
+  readonly sizes: SentSizes;
   readonly beside: BesideBody;
   /** Where the events came from; stored as `$ip`. */
   readonly clientAddress: string | null;
@@ -107,7 +108,7 @@ export async function capture(deps: CaptureDeps, input: CaptureInput): Promise<C
   const { project, envelope } = await openEnvelope(deps.projects, input);
   const from = { projectId: project.id, sdk: input.sdk };
   const examined = await examine(deps, envelope.events, {
-    textLength: input.text.length,
+    sizes: input.sizes,
     surroundings: {
       projectId: project.id,
       anonymizeIps: project.anonymizeIps,
@@ -177,22 +178,22 @@ export async function examine(
   sent: readonly Json[],
   request: {
     readonly surroundings: EventSurroundings;
-    /** Length of the text that the events were in. */
-    readonly textLength: number;
+    readonly sizes: SentSizes;
+    /** What an event is in the form of `capture`, where it is sent in another. */
+    readonly read?: (sent: Json) => Json;
     /** True where an event without a uuid is refused. */
     readonly uuidIsRequired?: true;
   },
 ): Promise<Examined> {
-  const { surroundings, textLength, uuidIsRequired = false } = request;
+  const { surroundings, sizes, read = (one) => one, uuidIsRequired = false } = request;
   const { projectId } = surroundings;
-  const mayHoldLargeEvents = textLength * MAX_BYTES_PER_UNIT > MAX_EVENT_BYTES;
   const outcomes: ExaminedEvent[] = [];
   const firsts = new Map<string, CapturedEvent>();
   let unsure: { outcome: ExaminedEvent; event: CapturedEvent }[] = [];
   const slices = createSlices(SLICE_MS);
   // What is short keeps its place among others, however long the machine takes for it.
   const isTurnOver = (index: number) =>
-    index % EVENTS_PER_TURN === 0 || (textLength > LONG_TEXT_CHARS && slices.isOver());
+    index % EVENTS_PER_TURN === 0 || (sizes.chars > LONG_TEXT_CHARS && slices.isOver());
   for (let index = 0; index < sent.length; index++) {
     const one = sent[index] as Json;
     if (index > 0 && isTurnOver(index)) {
@@ -200,12 +201,11 @@ export async function examine(
       unsure = [];
       await slices.next();
     }
-    const result =
-      mayHoldLargeEvents && isTooLarge(one)
-        ? TOO_LARGE
-        : uuidIsRequired && lacksUuid(one)
-          ? NO_UUID
-          : normalizeEvent(one, surroundings);
+    const result = sizes.exceeds(one, MAX_EVENT_BYTES)
+      ? TOO_LARGE
+      : uuidIsRequired && lacksUuid(one)
+        ? NO_UUID
+        : normalizeEvent(read(one), surroundings);
     if (result.kind === "discarded") outcomes.push({});
     else if (result.kind === "rejected") {
       const { code, field, detail } = result;
@@ -313,9 +313,6 @@ async function openEnvelope(
   return { project: found instanceof Promise ? await found : found, envelope };
 }
 
-/** No UTF-16 unit takes more in UTF-8. */
-const MAX_BYTES_PER_UNIT = 3;
-
 const TOO_LARGE = {
   kind: "rejected",
   code: "event_too_large",
@@ -335,10 +332,15 @@ function lacksUuid(sent: Json): boolean {
 }
 
 function isTooLarge(sent: Json): boolean {
-  const text = encodeJson(sent);
-  if (text.length > MAX_EVENT_BYTES) return true;
-  if (text.length * MAX_BYTES_PER_UNIT <= MAX_EVENT_BYTES) return false;
-  return new TextEncoder().encode(text).length > MAX_EVENT_BYTES;
+  return Buffer.byteLength(encodeJson(sent)) > MAX_EVENT_BYTES;
+}
+
+/** Told by 413, after which SDKs send the halves. */
+export function tooManyEvents(): Refusal {
+  return new Refusal(
+    "request_too_large",
+    `Request too large: it must not have more than ${MAX_EVENTS} events!`,
+  );
 }
 
 function nothingTaken(rejected: readonly RejectedEvent[], isSingle: boolean): Refusal {
@@ -374,6 +376,8 @@ function refusalOf(fault: EnvelopeFault): Refusal {
         "no_data",
         "No data found. Make sure to use a POST request when sending the payload in the body of the request.",
       );
+    case "too-many-events":
+      return tooManyEvents();
     case "not-events":
       return new Refusal("invalid_payload", `Malformed request data: ${fault.detail}.`, {
         attr: fault.field,

@@ -390,7 +390,7 @@ describe("decodeBody", () => {
     ])("are read in another thread, to the same value: %s", async (_title, bytes, rest) => {
       const decoded = await decodeLarge(bytes, rest);
       expect(decoded.value).toEqual({ batch });
-      expect(decoded.text).toBe(long);
+      expect(decoded.sizes.chars).toBe(long.length);
       if (bytes === inForm) expect(decoded.form.get("api_key")).toBe("phc_1");
     });
 

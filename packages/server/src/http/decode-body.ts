@@ -19,7 +19,7 @@ import {
   withoutMark,
 } from "./open-body.ts";
 import { parseJson } from "./parse-json.ts";
-import { parseJsonInSlices } from "./parse-json-in-slices.ts";
+import { parseJsonInSlices, type Stretch } from "./parse-json-in-slices.ts";
 
 /** Most bytes, or characters, that any layer of a body may decode to. */
 export const MAX_DECODED_BYTES = 20 * 1024 * 1024;
@@ -29,10 +29,16 @@ const MAX_QUICK_BYTES = 256 * 1024;
 export interface DecodedBody {
   /** The JSON value, or `undefined` when the request carried no data at all. */
   readonly value: Json | undefined;
-  /** The JSON text that was read: what the value alone no longer tells, such as digits beyond 2^53. */
-  readonly text: string;
+  readonly sizes: SentSizes;
   /** Form fields beside `data` (`api_key`, `token`, `sent_at`, …); empty for bodies that are no form. */
   readonly form: ReadonlyMap<string, string>;
+}
+
+/** How large JSON was as it was sent, white space and all. */
+export interface SentSizes {
+  readonly chars: number;
+  /** Whether an object or list in it has more bytes; for bounds of a MiB or more: what is short is not measured. */
+  exceeds(value: Json, bytes: number): boolean;
 }
 
 /** Code of the refusal of what cannot be read. */
@@ -110,16 +116,32 @@ function refusalFor(error: unknown, refuseAs: UnreadableCode): Refusal {
 }
 
 function parsed({ content, form }: OpenedBody): DecodedBody {
-  if (content === undefined) return { value: undefined, text: "", form };
+  if (content === undefined) return { value: undefined, sizes: sizesIn(""), form };
   const text = textToParse(content);
-  return { value: parseJson(text), text, form };
+  return { value: parseJson(text), sizes: sizesIn(text), form };
 }
 
 async function parsedInSlices({ content, form }: OpenedBody, slices: Slices): Promise<DecodedBody> {
-  if (content === undefined) return parsed({ content, form });
-  const text = textToParse(content);
-  const isLong = text.length > MAX_QUICK_BYTES;
-  return { value: isLong ? await parseJsonInSlices(text, slices) : parseJson(text), text, form };
+  const text = content === undefined ? "" : textToParse(content);
+  if (text.length <= MAX_QUICK_BYTES) return parsed({ content, form });
+  const { value, stretches } = await parseJsonInSlices(text, slices);
+  return { value, sizes: sizesIn(text, stretches), form };
+}
+
+/** No UTF-16 unit takes more in UTF-8. */
+const MAX_BYTES_PER_UNIT = 3;
+
+/** @param stretches where that of the text stands which is not short */
+function sizesIn(text: string, stretches?: ReadonlyMap<Json, Stretch>): SentSizes {
+  return {
+    chars: text.length,
+    exceeds(value, bytes) {
+      const { start, end } = stretches?.get(value) ?? { start: 0, end: 0 };
+      if (end - start > bytes) return true;
+      if ((end - start) * MAX_BYTES_PER_UNIT <= bytes) return false;
+      return Buffer.byteLength(text.slice(start, end)) > bytes;
+    },
+  };
 }
 
 function textToParse(content: Buffer | string): string {

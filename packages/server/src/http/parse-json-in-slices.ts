@@ -1,111 +1,203 @@
 import type { Json } from "@hedgerow/core/json";
 import type { Slices } from "../platform/slices.ts";
-import { checkBounds, endOfString, parseShaped } from "./parse-json.ts";
+import { checkBounds, endOfString, parseShaped, parseStrictJson } from "./parse-json.ts";
 
 /** A fraction of a millisecond. */
 const PIECE_CHARS = 64 * 1024;
 /** Steps, of a character or over a string, between two looks at the clock. */
 const STEPS_PER_LOOK = 2000;
 
+/** From the first character to the one behind the last. */
+export interface Stretch {
+  readonly start: number;
+  readonly end: number;
+}
+
+export interface ParsedInSlices {
+  readonly value: Json;
+  /** Where in the text the objects and lists stand that are longer than a piece, and what they are in. */
+  readonly stretches: ReadonlyMap<Json, Stretch>;
+}
+
 /**
- * The value that `parseJson` reads from a text that is too long to be read leniently. Where the text is a list, or an
- * object with a list named `batch`, of many values, others get their turn in between. Throws like
- * `parseJson`; a `SyntaxError` may tell of the part in which it was found.
- * @param pieceChars characters parsed at a time, unless a single value is longer
+ * The value that `parseJson` reads from a text that is too long to be read leniently. Its long objects and
+ * lists are put together of pieces, each parsed by the same exact parser, and others get their turn in
+ * between. Throws like `parseJson`; a `SyntaxError` may tell of the part in which it was found.
+ * @param pieceChars characters parsed at a time, unless a single text or number is longer
  */
 export async function parseJsonInSlices(
   text: string,
   slices: Slices,
   pieceChars: number = PIECE_CHARS,
-): Promise<Json> {
-  const list = await findList(text, slices, pieceChars);
-  if (!list) return parseShaped(text);
-  const values: Json[] = [];
-  for (const { start, end } of list.pieces) {
-    if (slices.isOver()) await slices.next();
-    const piece = parseShaped(`[${text.slice(start, end)}]`) as readonly Json[];
-    // `[1,]` and `[,1]` are no lists, though each of their pieces is one.
-    if (piece.length === 0 && list.pieces.length > 1) {
-      throw new SyntaxError("a value is missing beside a comma");
-    }
-    for (const value of piece) values.push(value);
-  }
-  const around = text.slice(0, list.start) + text.slice(list.end);
-  const whole = parseShaped(around) as Json[] | { batch: Json };
-  if (Array.isArray(whole)) return values;
-  whole.batch = values;
-  return whole;
-}
-
-interface Stretch {
-  readonly start: number;
-  readonly end: number;
-}
-
-/** What stands between the brackets of a list, cut at some of its commas. */
-interface List extends Stretch {
-  readonly pieces: readonly Stretch[];
-}
-
-/**
- * Finds the list that the whole text is, or its member `batch`; of several the last, which counts.
- * `undefined` where there is none, or names are written in a way that only parsing tells. Of a text
- * that is no JSON, a piece or what is around them is none either.
- */
-async function findList(
-  text: string,
-  slices: Slices,
-  pieceChars: number,
-): Promise<List | undefined> {
+): Promise<ParsedInSlices> {
+  const stretches = new Map<Json, Stretch>();
+  /** One for each level; those beyond the depth are kept for what comes. */
+  const levels: Level[] = [];
   let depth = 0;
   let containers = 0;
-  let list: List | undefined;
-  /** The list that is being read, how deep its values are, and where its next piece begins. */
-  let open: { depth: number; start: number; pieceStart: number; pieces: Stretch[] } | undefined;
-  let lastString = "";
-  let name = "";
   let steps = 0;
   for (let at = 0; at < text.length; at++) {
     if (++steps % STEPS_PER_LOOK === 0 && slices.isOver()) await slices.next();
     switch (text.charCodeAt(at)) {
-      case 0x22: {
-        const end = endOfString(text, at);
-        if (depth === 1) lastString = text.slice(at + 1, end);
-        at = end;
-        break;
-      }
-      case 0x3a: // :
-        if (depth !== 1) break;
-        name = lastString;
-        if (name.includes("\\")) return undefined;
-        if (name === "batch") list = undefined;
-        break;
-      case 0x2c: // ,
-        if (depth === 1) name = "";
-        if (open?.depth === depth && at - open.pieceStart >= pieceChars) {
-          open.pieces.push({ start: open.pieceStart, end: at });
-          open.pieceStart = at + 1;
-        }
+      case 0x22: // "
+        at = endOfString(text, at);
         break;
       case 0x5b: // [
-        checkBounds(++depth, ++containers);
-        if (depth === 1 || (depth === 2 && name === "batch")) {
-          open ??= { depth, start: at + 1, pieceStart: at + 1, pieces: [] };
-        }
-        break;
       case 0x7b: // {
         checkBounds(++depth, ++containers);
+        levels[depth - 1] = begin(levels[depth - 1] ?? newLevel(), at);
         break;
-      case 0x7d: // }
-      case 0x5d: // ]
-        if (open?.depth === depth) {
-          open.pieces.push({ start: open.pieceStart, end: at });
-          list = { start: open.start, end: at, pieces: open.pieces };
-          open = undefined;
+      case 0x2c: {
+        // ,
+        const level = levels[depth - 1];
+        if (depth === 0 || !level) break;
+        if (level.isBehindLong || at - level.restStart >= pieceChars) {
+          if (slices.isOver()) await slices.next();
+          takeRest(level, text, at);
+          level.restStart = at + 1;
         }
-        depth--;
+        level.memberStart = at + 1;
         break;
+      }
+      case 0x5d: // ]
+      case 0x7d: {
+        // }
+        const level = levels[depth - 1];
+        if (depth === 0 || !level) break;
+        depth--;
+        const end = at + 1;
+        // What is short is parsed with what it is in.
+        if (!level.value && end - level.start <= pieceChars) break;
+        if (slices.isOver()) await slices.next();
+        const value = complete(level, text, at);
+        stretches.set(value, { start: level.start, end });
+        const outer = levels[depth - 1];
+        if (depth > 0 && outer) {
+          putLong(outer, text, { value, start: level.start, end });
+          break;
+        }
+        if (!isBlank(text, 0, level.start) || !isBlank(text, end, text.length)) {
+          throw new SyntaxError("there is something beside the JSON");
+        }
+        return { value, stretches };
+      }
     }
   }
-  return list;
+  if (depth > 0) throw new SyntaxError("it ends within an object or a list");
+  const only = withoutBlanks(text);
+  // What is long then is one string, if it is JSON: there is nothing in it to be read leniently.
+  return { value: only.length > pieceChars ? parseStrictJson(only) : parseShaped(only), stretches };
+}
+
+function withoutBlanks(text: string): string {
+  let start = 0;
+  while (start < text.length && isBlank(text, start, start + 1)) start++;
+  let end = text.length;
+  while (end > start && isBlank(text, end - 1, end)) end--;
+  return text.slice(start, end);
+}
+
+/** An object or list that is being read. */
+interface Level {
+  /** Where its bracket is. */
+  start: number;
+  /** Where the member begins that is being read. */
+  memberStart: number;
+  /** Where those begin that are not in the value yet. */
+  restStart: number;
+  /** What it holds, once it is known to be long. */
+  value: Json[] | { [name: string]: Json } | undefined;
+  /** True after a member that was put in by itself: a comma or the end comes next. */
+  isBehindLong: boolean;
+}
+
+function newLevel(): Level {
+  return { start: 0, memberStart: 0, restStart: 0, value: undefined, isBehindLong: false };
+}
+
+function begin(level: Level, at: number): Level {
+  level.start = at;
+  level.memberStart = at + 1;
+  level.restStart = at + 1;
+  level.value = undefined;
+  level.isBehindLong = false;
+  return level;
+}
+
+/** Puts the members that end before `end`, of which there is at least one, into the value. */
+function takeRest(level: Level, text: string, end: number): void {
+  if (level.isBehindLong) {
+    level.isBehindLong = false;
+    if (isBlank(text, level.restStart, end)) return;
+    throw new SyntaxError("a comma is missing");
+  }
+  const piece = parseWithin(level, text, text.slice(level.restStart, end));
+  const names = Array.isArray(piece) ? [] : Object.keys(piece);
+  const values = Array.isArray(piece) ? piece : names.map((name) => piece[name] as Json);
+  // `[1,]` and `[,1]` are no lists, though each of their pieces is one.
+  if (values.length === 0) throw new SyntaxError("a value is missing beside a comma");
+  for (let index = 0; index < values.length; index++) {
+    add(level, values[index] as Json, names[index]);
+  }
+}
+
+/** Puts a member in that was put together by itself. */
+function putLong(
+  level: Level,
+  text: string,
+  { value, start, end }: Stretch & { readonly value: Json },
+): void {
+  if (level.isBehindLong) throw new SyntaxError("a comma is missing");
+  const { restStart, memberStart } = level;
+  if (memberStart > restStart) takeRest(level, text, memberStart - 1);
+  // Only a name, in an object, may stand between the comma and the bracket.
+  const member = parseWithin(level, text, `${text.slice(memberStart, start)}[]`);
+  if (Array.isArray(member)) add(level, value);
+  else add(level, value, Object.keys(member)[0]);
+  level.restStart = end;
+  level.memberStart = end;
+  level.isBehindLong = true;
+}
+
+/** The whole object or list that ends with the bracket at `at`. */
+function complete(level: Level, text: string, at: number): Json {
+  if ((text.charCodeAt(at) === 0x5d) !== isList(level, text)) {
+    throw new SyntaxError("brackets do not match");
+  }
+  if (!level.value) return parseShaped(text.slice(level.start, at + 1));
+  takeRest(level, text, at);
+  return level.value;
+}
+
+function isList(level: Level, text: string): boolean {
+  return text.charCodeAt(level.start) === 0x5b;
+}
+
+/** Some members of an object or list as one of their own. */
+function parseWithin(level: Level, text: string, members: string): Json[] | Record<string, Json> {
+  const whole = isList(level, text) ? `[${members}]` : `{${members}}`;
+  return parseShaped(whole) as Json[] | Record<string, Json>;
+}
+
+/** @param name of a member of an object */
+function add(level: Level, value: Json, name?: string): void {
+  if (name === undefined) {
+    level.value ??= [];
+    (level.value as Json[]).push(value);
+    return;
+  }
+  level.value ??= {};
+  // Names are data: this one, too, is as any other.
+  if (name === "__proto__") {
+    const data = { value, enumerable: true, configurable: true, writable: true };
+    Object.defineProperty(level.value, name, data);
+  } else (level.value as Record<string, Json>)[name] = value;
+}
+
+function isBlank(text: string, start: number, end: number): boolean {
+  for (let at = start; at < end; at++) {
+    const code = text.charCodeAt(at);
+    if (code !== 0x20 && code !== 0x0a && code !== 0x0d && code !== 0x09) return false;
+  }
+  return true;
 }

@@ -79,7 +79,7 @@ describe("events of a trial", () => {
           ...{ receivedAt: now, sentAt: null, clientAddress: null, nameForUnnamed: null },
           newUuid: () => id,
         },
-        textLength: 1_000,
+        sizes: { chars: 1_000, exceeds: () => false },
       },
     );
     await run.append(outcomes.flatMap(({ taken }) => taken?.event ?? []));

@@ -548,6 +548,62 @@ describe("openEmbeddedLog", () => {
       await log.close();
     }));
 
+  /** A log whose thread has stored an event, died before it said so, and left a file that cannot be read for now. */
+  async function losingTrack(path: string) {
+    let thread: Worker | undefined;
+    process.once("worker", (worker) => {
+      thread = worker;
+    });
+    const log = await openEmbeddedLog(path);
+    const file = new Database(path);
+    thread?.removeAllListeners("message");
+    const appending = log.append([sampleEvent()]);
+    while (file.prepare("select end from progress").all().length === 0) await delay(5);
+    file.exec("alter table progress rename to hidden");
+    await thread?.terminate();
+    return { log, file, appending };
+  }
+
+  it("[PI-90] knows what was stored once its file can be read again, and neither acknowledges nor refuses before", () =>
+    inFolder(async (path) => {
+      const { log, file, appending } = await losingTrack(path);
+      const early = await Promise.race([appending.catch(() => "refused"), delay(50, "not known")]);
+      expect(early).toBe("not known");
+      expect(log.refusing()).toContain("cannot be read");
+      await expect(log.append([sampleEvent()])).rejects.toBeInstanceOf(LogUnavailable);
+      file.exec("alter table hidden rename to progress");
+      file.close();
+      expect(await appending).toEqual([1]);
+      expect(await log.append([sampleEvent()])).toEqual([2]);
+      expect(await positionsIn(log)).toEqual([1, 2]);
+      await log.close();
+    }));
+
+  it("[PI-90] refuses what it does not know to be stored when it is closed", () =>
+    inFolder(async (path) => {
+      const { log, file, appending } = await losingTrack(path);
+      const refused = expect(appending).rejects.toBeInstanceOf(LogUnavailable);
+      await log.close();
+      await refused;
+      file.close();
+    }));
+
+  it("[CA-49] lets others go first while it writes a large batch, and keeps the order of small ones", () =>
+    inFolder(async (path) => {
+      const log = await openEmbeddedLog(path);
+      const some = (count: number) => Array.from({ length: count }, () => sampleEvent());
+      const large = log.append(some(10_000));
+      const largeInLane = log.lanes.append(1, some(10_000));
+      const small = [log.append(some(500)), log.append(some(1))];
+      const smallInLane = log.lanes.append(1, some(1));
+      expect((await small[0])?.[0]).toBe(1);
+      expect(await small[1]).toEqual([501]);
+      expect(await smallInLane).toEqual([1]);
+      expect((await large)[0]).toBe(502);
+      expect((await largeInLane)[0]).toBe(2);
+      await log.close();
+    }));
+
   it("[PI-6] refuses events after it was closed", () =>
     inFolder(async (path) => {
       const log = await openEmbeddedLog(path);

@@ -1,36 +1,33 @@
 import { stat } from "node:fs/promises";
+import { setTimeout as delay } from "node:timers/promises";
 import type { Worker } from "node:worker_threads";
-import { cleanText } from "@hedgerow/core/events/clean-json";
-import type { CapturedEvent, LoggedEvent, Passage } from "@hedgerow/core/events/event";
+import type { CapturedEvent } from "@hedgerow/core/events/event";
 import { type EncodedEvent, encodeWithText } from "@hedgerow/core/events/event-codec";
-import {
-  beginsWith,
-  decodeLogged,
-  encodePassed,
-  encodeReference,
-  referenceIn,
-  resolveReference,
-} from "@hedgerow/core/events/logged-event-codec";
-import Database from "libsql";
 import {
   type EventLog,
   type LogLanes,
   LogUnavailable,
-  type PassedEffects,
   type PassedEvent,
 } from "../../events/event-log.ts";
 import { openThread } from "../../platform/open-thread.ts";
 import { createSlices } from "../../platform/slices.ts";
+import { createKeptEffects } from "./kept-effects.ts";
 import type {
   EffectsOfPass,
   FromLogThread,
-  LaneSegment,
   LogFileOptions,
   LogRetention,
-  Segment,
   ToLogThread,
 } from "./log-file.ts";
 import { createLogLaneStates, type LaneInMemory } from "./log-lanes.ts";
+import {
+  charsOf,
+  encodeAllPassed,
+  encodeInTurns,
+  laneSegmentsOf,
+  segmentsOf,
+} from "./log-lines.ts";
+import { openLogReader, READ_CHARS } from "./log-reader.ts";
 import { createLogTail } from "./log-tail.ts";
 
 export interface EmbeddedLogOptions {
@@ -54,16 +51,8 @@ export interface EmbeddedLogOptions {
   readonly maxEffectChars?: number;
 }
 
-/**
- * A segment is read as a whole: small ones let readers take what they asked for. And texts beyond 128 KiB
- * cost twice as much to make and to send to a thread, since the engine keeps each of them in memory of
- * its own.
- */
-const SEGMENT_CHARS = 96 * 1024;
 /** One commit takes no more than this, so that no append waits behind a huge one for long. */
 const GROUP_CHARS = 8 * 1024 * 1024;
-/** One read ends after the segment with which it has this much. */
-const READ_CHARS = 4 * 1024 * 1024;
 const RETRY_AFTER_SECONDS = 1;
 /** A lane takes no more once it has this part of the largest file, so that none takes the room of all. */
 const LANES_OF_A_FILE = 4;
@@ -73,6 +62,8 @@ const SHORT_LANE_CHARS = 64 * 1024 * 1024;
 const REFUSING_MS = 10_000;
 /** Searches go on for so long at most before requests get their turn. */
 const TURN_MS = 5;
+/** The file is asked again so much later where it does not tell what was stored. */
+const ASK_AGAIN_MS = 100;
 
 /** What is stored in one commit, or not at all. */
 interface Append {
@@ -126,6 +117,8 @@ export async function openEmbeddedLog(
   let queuedChars = 0;
   let end = 0;
   let isClosed = false;
+  /** Whether a thread was lost, and it is not known yet what it has stored. */
+  let isUnsure = false;
   /** Whether of the disk little is left. */
   let isShort = false;
   let refusal: { readonly reason: string; readonly atMs: number } | undefined;
@@ -138,7 +131,7 @@ export async function openEmbeddedLog(
   // One at a time: a new one is started after the one before was lost.
   let thread: Promise<Worker> | undefined = startThread(options.after ?? 0);
   await thread;
-  const reader = openReader(path);
+  const reader = openLogReader(path);
   for (const { position, chars } of reader.effectSizes()) kept.find(position, chars);
 
   function startThread(after: number): Promise<Worker> {
@@ -155,35 +148,46 @@ export async function openEmbeddedLog(
         } else if (message.kind === "refused") refuse(message.reason);
       });
       let isLost = false;
-      /** What the thread was writing may or may not be stored: the file tells. */
       const lose = (error: Error) => {
         if (isLost) return;
         isLost = true;
         thread = undefined;
         reject(error);
-        if (writing.length === 0) return;
-        if (isStored(writing))
-          settle(end + writing.reduce((sum, one) => sum + one.events.length, 0));
-        else refuse(error.message);
+        if (writing.length > 0) void settleLost(error);
       };
       worker.on("error", lose);
       worker.on("exit", () => lose(new Error("the log thread ended")));
     });
   }
 
-  /** Whether the file has what is beyond the end, or beyond those of lanes. `false` where it cannot be read. */
-  function isStored(group: readonly Append[]): boolean {
-    try {
-      const stored = reader.state();
-      return group.some(({ events, toLane, pass }) => {
-        if (events.length > 0) return stored.end > end;
-        const lane = stored.lanes.get(toLane?.projectId ?? pass?.lane.projectId ?? 0);
-        if (!lane) return false;
-        return pass ? lane.passed >= pass.upTo : lane.end > laneStates.of(lane.projectId).end;
-      });
-    } catch {
-      return false;
+  /** What a lost thread was writing may or may not be stored: the file tells, once it can be read. */
+  async function settleLost(error: Error): Promise<void> {
+    isUnsure = true;
+    let stored = isStored(writing);
+    while (stored === undefined && !isClosed) {
+      refusal = { reason: "the log cannot be read", atMs: performance.now() };
+      await delay(ASK_AGAIN_MS, undefined, { ref: false });
+      stored = isStored(writing);
     }
+    isUnsure = false;
+    if (stored) settle(end + writing.reduce((sum, one) => sum + one.events.length, 0));
+    else refuse(error.message);
+  }
+
+  /** Whether the file has what is beyond the end, or beyond those of lanes. `undefined` where it cannot be read. */
+  function isStored(group: readonly Append[]): boolean | undefined {
+    let stored: ReturnType<typeof reader.state>;
+    try {
+      stored = reader.state();
+    } catch {
+      return undefined;
+    }
+    return group.some(({ events, toLane, pass }) => {
+      if (events.length > 0) return stored.end > end;
+      const lane = stored.lanes.get(toLane?.projectId ?? pass?.lane.projectId ?? 0);
+      if (!lane) return false;
+      return pass ? lane.passed >= pass.upTo : lane.end > laneStates.of(lane.projectId).end;
+    });
   }
 
   function moveTo(position: number): void {
@@ -250,7 +254,7 @@ export async function openEmbeddedLog(
     const message: ToLogThread = {
       kind: "append",
       segments: segmentsOf(writing.map(({ encoded }) => encoded)),
-      laneSegments: laneSegmentsOf(writing),
+      laneSegments: laneSegmentsOf(writing.flatMap(({ toLane }) => toLane ?? [])),
       passes: writing.flatMap(({ pass, passed }) => {
         if (!pass) return [];
         const { lane, upTo } = pass;
@@ -286,6 +290,7 @@ export async function openEmbeddedLog(
 
   function enqueue(what: Omit<Append, "chars" | "resolve" | "reject">): Promise<Stored> {
     if (isClosed) return Promise.reject(unavailable("the log is closed"));
+    if (isUnsure && !what.pass) return Promise.reject(unavailable("the log cannot be read"));
     const effectChars = what.pass?.effects?.length ?? 0;
     const chars = charsOf(what.encoded) + charsOf(what.toLane?.encoded ?? []) + effectChars;
     // What passes is not new: it waits already.
@@ -324,7 +329,16 @@ export async function openEmbeddedLog(
       if ((laneStates.get(projectId)?.chars ?? 0) > most) {
         throw unavailable("too many events of this project wait for its transformations");
       }
-      const encoded = events.map((event) => encodeWithText(event));
+      const lane = laneStates.of(projectId);
+      // It waits from now on, whenever its text is ready.
+      lane.queued += events.length;
+      let encoded: readonly EncodedEvent[];
+      try {
+        const written = encodeInTurns(events);
+        encoded = written instanceof Promise ? await written : written;
+      } finally {
+        lane.queued -= events.length;
+      }
       const stored = await enqueue({
         events: [],
         encoded: [],
@@ -397,7 +411,8 @@ export async function openEmbeddedLog(
 
     async append(events) {
       if (events.length === 0) return [];
-      const encoded = events.map((event) => encodeWithText(event));
+      const written = encodeInTurns(events);
+      const encoded = written instanceof Promise ? await written : written;
       return (await enqueue({ events, encoded })).positions;
     },
 
@@ -479,73 +494,10 @@ function unavailable(message: string): LogUnavailable {
   return new LogUnavailable(message, { retryAfterSeconds: RETRY_AFTER_SECONDS });
 }
 
-/** What stands in the lane already is not written again (decision record 31). */
-function encodeAllPassed(events: readonly PassedEvent[]): readonly EncodedEvent[] {
-  let last: Passage | undefined;
-  let text = "";
-  return events.map((passed) => {
-    const { event, passage, place, added, propertiesText, mayHoldBigInt } = passed;
-    if (passage !== last) {
-      last = passage;
-      text = JSON.stringify(last);
-    }
-    // Readers get the text along, of which the line then says nothing.
-    if (place === undefined || propertiesText === undefined) {
-      return encodePassed(event, passage, passed, text);
-    }
-    const line = encodeReference(event, place, added, text);
-    return { line, propertiesText, mayHoldBigInt: mayHoldBigInt ?? true };
-  });
-}
-
 /** The place before the first that any of these stands in; `undefined` where none does. */
 function placeBefore(passed: readonly PassedEvent[] = []): number | undefined {
   const first = passed.find(({ place }) => place !== undefined)?.place;
   return first === undefined ? undefined : first - 1;
-}
-
-function charsOf(encoded: readonly EncodedEvent[]): number {
-  return encoded.reduce((sum, { line }) => sum + line.length, 0);
-}
-
-/** What is kept of effects until they are forgotten, so that it stays within a bound. */
-function createKeptEffects(maxChars: number) {
-  /** By position, oldest first. */
-  const sizes = new Map<number, number>();
-  let chars = 0;
-  let forgotten = 0;
-  return {
-    /** Some begin their way to the disk: `false` where there are too many with them. */
-    begin(some: number): boolean {
-      if (some > 0 && chars > 0 && chars + some > maxChars) return false;
-      chars += some;
-      return true;
-    },
-    /** They did not get there. */
-    giveUp(some: number): void {
-      chars -= some;
-    },
-    /** They are there. */
-    add(position: number, some: number): void {
-      // Readers may have seen them before this thread heard of them.
-      if (position <= forgotten) chars -= some;
-      else sizes.set(position, some);
-    },
-    /** A start finds them. */
-    find(position: number, some: number): void {
-      chars += some;
-      sizes.set(position, some);
-    },
-    forget(upTo: number): void {
-      forgotten = Math.max(forgotten, upTo);
-      for (const [position, some] of sizes) {
-        if (position > upTo) return;
-        sizes.delete(position);
-        chars -= some;
-      }
-    },
-    forgotten: () => forgotten,
-  };
 }
 
 /** What the events that pass in a group leave. */
@@ -555,232 +507,4 @@ function effectsOf(group: readonly Append[]): readonly EffectsOfPass[] {
     count += events.length;
     return pass?.effects === undefined ? [] : [{ count, lines: pass.effects }];
   });
-}
-
-/** What goes to lanes, each lane's in segments of its own. */
-function laneSegmentsOf(appends: readonly Append[]): LaneSegment[] {
-  const byProject = new Map<number, (readonly EncodedEvent[])[]>();
-  for (const { toLane } of appends) {
-    if (!toLane) continue;
-    const known = byProject.get(toLane.projectId);
-    if (known) known.push(toLane.encoded);
-    else byProject.set(toLane.projectId, [toLane.encoded]);
-  }
-  return [...byProject].flatMap(([projectId, groups]) =>
-    segmentsOf(groups).map((segment) => ({ projectId, chars: segment.lines.length, ...segment })),
-  );
-}
-
-/** Lines in segments that stay short unless a line alone is long. */
-function segmentsOf(groups: readonly (readonly EncodedEvent[])[]): Segment[] {
-  const segments: Segment[] = [];
-  let lines: string[] = [];
-  let chars = 0;
-  const finish = () => {
-    if (lines.length > 0) segments.push({ count: lines.length, lines: lines.join("\n") });
-    lines = [];
-    chars = 0;
-  };
-  for (const encoded of groups) {
-    for (const { line } of encoded) {
-      if (chars > 0 && chars + line.length > SEGMENT_CHARS) finish();
-      lines.push(line);
-      chars += line.length;
-    }
-  }
-  finish();
-  return segments;
-}
-
-/** A text as it was written; of whatever stands in its place, what can be made of it. */
-function textOf(lines: unknown): string {
-  if (typeof lines === "string") return lines;
-  return lines instanceof Uint8Array || lines instanceof ArrayBuffer
-    ? new TextDecoder().decode(lines)
-    : String(lines);
-}
-
-/** Index of the line that is an event, told by how lines begin. */
-function lineOf(
-  { projectId, uuid }: Pick<CapturedEvent, "projectId" | "uuid">,
-  text: string,
-): number | undefined {
-  const head = JSON.stringify([projectId, uuid]).slice(0, -1);
-  if (!text.includes(head)) return undefined;
-  const index = text.split("\n").findIndex((line) => beginsWith(line, head));
-  return index < 0 ? undefined : index;
-}
-
-/** How much of an unreadable line is kept. */
-const MAX_SALVAGED_CHARS = 100_000;
-
-/**
- * The entry of a line; of a damaged one, what is left, for whoever looks at it.
- * @param lineInLane what stands in the lane of a project at a place, to which a line may refer
- */
-function readLine(
-  position: number,
-  line: string,
-  lineInLane: (projectId: number, place: number) => string,
-): LoggedEvent {
-  let text = line;
-  try {
-    const reference = referenceIn(line);
-    if (!reference) return { position, ...decodeLogged(line) };
-    const inLane = lineInLane(reference.projectId, reference.place);
-    const whole = resolveReference(line, inLane);
-    text = `${line}\n${inLane}`;
-    return { position, ...decodeLogged(whole) };
-  } catch (error) {
-    const head = /^[+=]?!?\[(\d{1,9}),"([\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12})"/.exec(line);
-    const digits = position.toString(16).padStart(12, "0");
-    return {
-      position,
-      fault: `it cannot be read from the log: ${error instanceof Error ? error.message : error}`,
-      event: {
-        uuid: head?.[2] ?? `00000000-0000-8000-8000-${digits}`,
-        projectId: Number(head?.[1] ?? 0),
-        event: "$unreadable",
-        distinctId: "$unreadable",
-        properties: { text: cleanText(text.slice(0, MAX_SALVAGED_CHARS)) },
-        timestamp: new Date(0),
-        clientTimestamp: null,
-        receivedAt: new Date(0),
-      },
-    };
-  }
-}
-
-function openReader(path: string) {
-  const database = new Database(path, { readonly: true });
-  database.exec("pragma busy_timeout = 5000");
-  const next = database.prepare(
-    "select last, count, lines from segments where last > ? order by last limit 1",
-  );
-  const nextOfLane = database.prepare(
-    "select last, count, lines from lane_segments where project_id = ? and last > ? order by last limit 1",
-  );
-  const nextEffects = database.prepare(
-    "select position, lines from lane_effects where position > ? order by position limit 1",
-  );
-  type StoredLines = { readonly last: number; readonly count: number; readonly lines: unknown };
-  const ofLog = (after: number) => next.all(after)[0] as StoredLines | undefined;
-  const ofLane = (projectId: number) => (after: number) =>
-    nextOfLane.all(projectId, after)[0] as StoredLines | undefined;
-
-  /** Lines of lanes, of which those that follow one another stand together. */
-  function createLaneLines() {
-    let of = 0;
-    let first = 0;
-    let lines: readonly string[] = [];
-    return (projectId: number, place: number): string => {
-      if (projectId !== of || place < first || place >= first + lines.length) {
-        const segment = ofLane(projectId)(place - 1);
-        lines = segment ? textOf(segment.lines).split("\n") : [];
-        first = segment ? segment.last - segment.count + 1 : 0;
-        of = projectId;
-      }
-      const line = place < first ? undefined : lines[place - first];
-      if (line === undefined) throw new Error("what stood in its lane is gone");
-      return line;
-    };
-  }
-
-  /** What the writer lets go of meanwhile is there for the reader until it is through. */
-  function read(
-    segmentAfter: (position: number) => StoredLines | undefined,
-    after: number,
-    limit: number,
-  ): { entries: readonly LoggedEvent[]; chars: number } {
-    database.exec("begin");
-    try {
-      return readAll(segmentAfter, after, limit);
-    } finally {
-      database.exec("commit");
-    }
-  }
-
-  function readAll(
-    segmentAfter: (position: number) => StoredLines | undefined,
-    after: number,
-    limit: number,
-  ): { entries: readonly LoggedEvent[]; chars: number } {
-    const lineInLane = createLaneLines();
-    const entries: LoggedEvent[] = [];
-    let chars = 0;
-    let position = after;
-    while (entries.length < limit && chars < READ_CHARS) {
-      const segment = segmentAfter(position);
-      if (!segment) break;
-      const first = segment.last - segment.count + 1;
-      const lines = textOf(segment.lines).split("\n");
-      const from = Math.max(position + 1 - first, 0);
-      // By the count, not by the lines: a damaged text may have lost some.
-      const to = Math.min(segment.count, from + limit - entries.length);
-      for (let index = from; index < to; index++) {
-        const line = lines[index] ?? "";
-        const entry = readLine(first + index, line, lineInLane);
-        chars += Math.max(line.length, entry.propertiesText?.length ?? 0);
-        entries.push(entry);
-      }
-      position = first + to - 1;
-    }
-    return { entries, chars };
-  }
-
-  /** Goes through the segments after a position; gives what each of them has of the event. */
-  function* search(
-    segmentAfter: (position: number) => StoredLines | undefined,
-    event: Pick<CapturedEvent, "projectId" | "uuid">,
-    after: number,
-  ) {
-    for (let position = after; ; ) {
-      const segment = segmentAfter(position);
-      if (!segment) return;
-      const first = segment.last - segment.count + 1;
-      const line = lineOf(event, textOf(segment.lines));
-      yield line !== undefined && first + line > after ? first + line : undefined;
-      position = segment.last;
-    }
-  }
-
-  return {
-    state() {
-      const [row] = database.prepare("select end from progress").all() as { end: number }[];
-      const lanes = database.prepare("select project_id, passed, end from lanes").all();
-      return {
-        end: row?.end ?? 0,
-        lanes: new Map(
-          (lanes as { project_id: number; passed: number; end: number }[]).map(
-            ({ project_id: projectId, passed, end }) => [projectId, { projectId, passed, end }],
-          ),
-        ),
-      };
-    },
-    effectSizes() {
-      const query = "select position, length(lines) as chars from lane_effects order by position";
-      return database.prepare(query).all() as { position: number; chars: number }[];
-    },
-    effects(after: number): readonly PassedEffects[] {
-      const found: PassedEffects[] = [];
-      let position = after;
-      for (let chars = 0; chars < READ_CHARS; ) {
-        const [next] = nextEffects.all(position) as { position: number; lines: unknown }[];
-        if (!next) break;
-        const text = textOf(next.lines);
-        position = next.position;
-        chars += text.length;
-        found.push({ position, lines: text.split("\n") });
-      }
-      return found;
-    },
-    read: (after: number, limit: number) => read(ofLog, after, limit),
-    readLane: (projectId: number, after: number, limit: number) =>
-      read(ofLane(projectId), after, limit),
-    search: (event: Pick<CapturedEvent, "projectId" | "uuid">, after: number) =>
-      search(ofLog, event, after),
-    searchLane: (event: Pick<CapturedEvent, "projectId" | "uuid">, after: number) =>
-      search(ofLane(event.projectId), event, after),
-    close: () => database.close(),
-  };
 }
