@@ -2,8 +2,11 @@ import { isJsonObject, type Json, ownValue } from "@hedgerow/core/json";
 import type { SourceFiles } from "../../transformations/sandbox.ts";
 import { plainPath, readObject, resolveFile } from "./find-entry.ts";
 
-/** What a package may be asked for beside `import` or `require`: the sandbox is more like a browser. */
-const CONDITIONS = ["module", "browser", "worker", "default"];
+/** What a package may be asked for: the sandbox is more like a browser than like Node.js. */
+const ANYHOW = ["browser", "worker", "default"];
+/** Code that asks by `require` counts on what Node.js gives it: a module in its place has a `default`. */
+const REQUIRED = { conditions: ["require", ...ANYHOW], fields: ["main", "module"] };
+const IMPORTED = { conditions: ["import", "module", ...ANYHOW], fields: ["module", "main"] };
 
 /** A path inside of the source: a file, or a folder that may have a `package.json` of its own. */
 export function resolvePath(files: SourceFiles, path: string, kind: string): string | null {
@@ -27,7 +30,7 @@ export function resolvePackage(files: SourceFiles, specifier: string, kind: stri
   );
 }
 
-/** What the `package.json` of a folder names: by `exports`, or by `module` and `main` for itself. */
+/** What the `package.json` of a folder names: by `exports`, or by `main` and `module` for itself. */
 function resolveFolder(
   files: SourceFiles,
   folder: string,
@@ -37,10 +40,11 @@ function resolveFolder(
   const manifest = readObject(files, `${folder}/package.json`);
   const find = (target: Json | undefined) =>
     typeof target === "string" ? resolveFile(files, plainPath(`${folder}/${target}`)) : null;
-  const conditions = [kind.startsWith("require") ? "require" : "import", ...CONDITIONS];
+  const { conditions, fields } = kind.startsWith("require") ? REQUIRED : IMPORTED;
   const exported = find(targetOf(ownValue(manifest, "exports"), entry, conditions));
   if (exported !== null || entry !== ".") return exported;
-  return find(ownValue(manifest, "module")) ?? find(ownValue(manifest, "main"));
+  const [first = "", second = ""] = fields;
+  return find(ownValue(manifest, first)) ?? find(ownValue(manifest, second));
 }
 
 /** The path that `exports` gives to an entry (`.`, `./sub`), by the first condition that holds. */

@@ -424,17 +424,13 @@ export class SandboxInstance implements Instance {
         await host.enqueueJob(String(first), second ?? null, new Date(Number(third)), cause);
         return undefined;
       case "capture": {
-        const properties = isJsonObject(second) ? { ...second } : {};
-        const { distinct_id: distinctId, timestamp } = properties as Record<string, Json>;
-        await host.capture(
-          {
-            event: String(first),
-            distinctId: typeof distinctId === "string" ? distinctId : null,
-            properties,
-            timestamp: typeof timestamp === "string" ? timestamp : null,
-          },
-          cause,
-        );
+        const given: JsonObject = isJsonObject(second) ? second : {};
+        const { timestamp, ...properties } = given;
+        const { distinct_id: distinctId } = properties;
+        const isNamed = typeof distinctId === "string" || typeof distinctId === "number";
+        const told = isNamed ? String(distinctId) : null;
+        const captured = { event: String(first), distinctId: told, properties };
+        await host.capture({ ...captured, timestamp: momentOf(timestamp) }, cause);
         return undefined;
       }
       default:
@@ -447,6 +443,13 @@ export class SandboxInstance implements Instance {
     this.#storage = done.catch(() => {});
     return done.then((value) => value as Json | undefined);
   }
+}
+
+/** When something happened by what code says: a text, or milliseconds since 1970. */
+function momentOf(timestamp: Json | undefined): string | null {
+  if (typeof timestamp === "string") return timestamp;
+  const moment = new Date(typeof timestamp === "number" ? timestamp : Number.NaN);
+  return Number.isNaN(moment.getTime()) ? null : moment.toISOString();
 }
 
 function setupOf({ config, attachments, host: { siteUrl } }: InstanceSettings): string {

@@ -1,5 +1,5 @@
 import { defineLater } from "./define-later.ts";
-import { type AnyFunction, apply } from "./intrinsics.ts";
+import { type AnyFunction, apply, put } from "./intrinsics.ts";
 import { part } from "./load-part.ts";
 import { captureStackTrace } from "./stacks.ts";
 
@@ -16,6 +16,8 @@ export function completeLanguage(): void {
   localize(String.prototype, "localeCompare", always);
   localize(String.prototype, "toLocaleUpperCase", ([locales]) => locales !== undefined);
   localize(String.prototype, "toLocaleLowerCase", ([locales]) => locales !== undefined);
+  localizeLists(Array.prototype);
+  localizeLists(Object.getPrototypeOf(Uint8Array.prototype) as object);
 
   completeDates("toString");
   completeDates("toTimeString");
@@ -42,6 +44,23 @@ function localize(prototype: object, name: string, isNeeded: (values: unknown[])
     },
   }[name];
   Object.defineProperty(prototype, name, { value: method, writable: true, configurable: true });
+}
+
+/** QuickJS does not tell the items of a list in which language they are to be written. */
+function localizeLists(prototype: object): void {
+  const method = {
+    toLocaleString(this: ArrayLike<unknown>, ...settings: unknown[]): string {
+      let text = "";
+      for (let at = 0; at < this.length; at += 1) {
+        const item = this[at] as { toLocaleString: AnyFunction } | null | undefined;
+        const written =
+          item == null || item === this ? "" : apply(item.toLocaleString, item, settings);
+        text += at === 0 ? String(written) : `,${written}`;
+      }
+      return text;
+    },
+  }.toLocaleString;
+  put(prototype, "toLocaleString", method);
 }
 
 /** Dates name their zone in words, which QuickJS leaves out. */

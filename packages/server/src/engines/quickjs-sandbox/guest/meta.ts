@@ -54,16 +54,22 @@ function watched<T>(promise: Promise<T>): Promise<T> {
   return promise;
 }
 
+/** Whatever the host says once it has done something, it is no answer. */
+function done(asked: Promise<unknown>): Promise<void> {
+  return watched(asked.then(() => {}));
+}
+
 const storage = {
-  set: (key: unknown, value: unknown) => watched(ask("set", [String(key), value ?? null])),
+  set: (key: unknown, value: unknown) =>
+    value === undefined ? storage.del(key) : done(ask("set", [String(key), value])),
   get: (key: unknown, defaultValue?: unknown) =>
     watched(
       ask("get", [String(key)]).then((found) => {
-        const [value] = found as Json[];
-        return value === undefined || value === null ? defaultValue : value;
+        const list = found as Json[];
+        return list.length === 0 ? defaultValue : list[0];
       }),
     ),
-  del: (key: unknown) => watched(ask("delete", [String(key)])),
+  del: (key: unknown): Promise<void> => done(ask("delete", [String(key)])),
 };
 
 const cursors = new Map<string, number>();

@@ -1,0 +1,21 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { QuickJsSandbox } from "../quickjs-sandbox.ts";
+import { propertiesAfter } from "../sandbox.setup.ts";
+
+let sandbox: QuickJsSandbox;
+beforeAll(() => {
+  sandbox = new QuickJsSandbox({ threads: 1 });
+});
+afterAll(() => sandbox.close());
+
+it.each([
+  `[1234.5, new Date(0), 7n, null, "x"].toLocaleString("de")`,
+  "[1234.5, [new Date(0)]].toLocaleString()",
+  `[0.5].toLocaleString("en", { style: "percent" })`,
+  `new Float64Array([1234.5, 2]).toLocaleString("de")`,
+  "[].toLocaleString()",
+])("[TS-17] %s is what it is in Node.js", async (expression) => {
+  const source = `function processEvent(event) { event.properties = { seen: ${expression} }; return event }`;
+  const inNode: unknown = new Function(`return ${expression}`)();
+  expect(await propertiesAfter(sandbox, source)).toEqual({ seen: inNode });
+});
