@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { accountRoutes } from "../accounts/accounts.routes.ts";
 import { activityRoutes } from "../activity/activity.routes.ts";
 import type { App } from "../http/app.ts";
-import { ACCESS_LEVELS } from "../transformations/transformations.ts";
+import { ACCESS_LEVELS } from "../transformations/plugins-access.ts";
 import type { Parts } from "./parts.ts";
 
 /** Organizations, projects, users and keys, and who changed what. */

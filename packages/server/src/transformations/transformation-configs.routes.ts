@@ -14,6 +14,7 @@ import { ListOf, listAnswer, PageQuery, pageOf } from "../http/pagination.ts";
 import { pathIdOf, readId } from "../http/path-id.ts";
 import { queryText } from "../http/query-text.ts";
 import { readInstant } from "../http/wire-instant.ts";
+import { refuseLong } from "./secret-settings.ts";
 import type { ConfigView } from "./transformation-config-store.ts";
 import {
   attachmentChangeOf,
@@ -36,7 +37,7 @@ import {
   wirePluginConfig,
   wireTrial,
 } from "./transformation-configs.schemas.ts";
-import { refuseLong, type TransformationConfigs } from "./transformation-configs.ts";
+import type { TransformationConfigs } from "./transformation-configs.ts";
 import {
   type HourTally,
   LOG_TYPES,

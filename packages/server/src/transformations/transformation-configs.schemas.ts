@@ -10,8 +10,9 @@ import type { FormFile } from "../http/read-form.ts";
 import { wireInstant } from "../http/wire-instant.ts";
 import { AnyObject, MapOf, Nullable } from "../http/wire-schemas.ts";
 import { grantFault } from "../platform/granted-hosts.ts";
+import { maskSecrets } from "./secret-settings.ts";
 import type { AttachmentChange, ConfigView } from "./transformation-config-store.ts";
-import { type ConfigChange, maskSecrets } from "./transformation-configs.ts";
+import type { ConfigChange } from "./transformation-configs.ts";
 import {
   type HourTally,
   LOG_SOURCES,

@@ -10,22 +10,13 @@ import type { Events } from "../events/events.ts";
 import { Refusal } from "../http/errors.ts";
 import type { GeoIp } from "../persons/geo-ip.ts";
 import { readManifest } from "./plugin-manifest.ts";
+import { type AccessLevel, refuseBelow } from "./plugins-access.ts";
+import { refuseFaults } from "./refuse-settings.ts";
+import { maskStored, settled } from "./secret-settings.ts";
+import { isSameSource, patched, type SourcePatch } from "./source-files.ts";
 import type { TransformationConfigStore } from "./transformation-config-store.ts";
-import {
-  maskStored,
-  refuseFaults,
-  settled,
-  type TransformationConfigs,
-  unknownTransformation,
-} from "./transformation-configs.ts";
+import { type TransformationConfigs, unknownTransformation } from "./transformation-configs.ts";
 import type { TransformationStore } from "./transformation-store.ts";
-import {
-  type AccessLevel,
-  isSameSource,
-  patched,
-  refuseBelow,
-  type SourcePatch,
-} from "./transformations.ts";
 import { readTrialEvents, trialEventOf } from "./trial-events.ts";
 import type { TrialOutcome, TryTransformation } from "./try-transformation.ts";
 

@@ -23,11 +23,12 @@ import { requestGuarded } from "../platform/guarded-request.ts";
 import { readCatalogue } from "./catalogue.ts";
 import { createFetchPlugin } from "./fetch-plugin.ts";
 import { openMirror } from "./mirror.setup.ts";
+import { ACCESS_LEVELS, type AccessLevel } from "./plugins-access.ts";
 import { transformationConfigRoutes } from "./transformation-configs.routes.ts";
 import { createTransformationConfigs } from "./transformation-configs.ts";
 import { createTransformationTrials } from "./transformation-trials.ts";
 import { transformationRoutes } from "./transformations.routes.ts";
-import { ACCESS_LEVELS, type AccessLevel, createTransformations } from "./transformations.ts";
+import { createTransformations } from "./transformations.ts";
 import { createTryTransformation } from "./try-transformation.ts";
 
 /** The answer to a request: status and parsed body. */

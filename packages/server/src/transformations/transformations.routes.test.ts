@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { makeTgz, makeZip } from "../engines/archives/archives.setup.ts";
-import { ACCESS_LEVELS } from "./transformations.ts";
+import { ACCESS_LEVELS } from "./plugins-access.ts";
 import { openTransformationsApi, type Tenant } from "./transformations-api.setup.ts";
 
 let api: Awaited<ReturnType<typeof openTransformationsApi>>;

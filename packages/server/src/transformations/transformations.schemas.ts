@@ -10,13 +10,11 @@ import { Refusal } from "../http/errors.ts";
 import { presentFields } from "../http/present-fields.ts";
 import { wireInstant } from "../http/wire-instant.ts";
 import { AnyObject, MapOf, Nullable } from "../http/wire-schemas.ts";
+import type { MissingSettings, NewSetting } from "./lacking-settings.ts";
 import { configSchemaProblem, type PluginManifest } from "./plugin-manifest.ts";
+import type { FileDifference, SourcePatch } from "./source-files.ts";
 import type { CompiledVersion, VersionSummary } from "./transformation-store.ts";
 import type {
-  FileDifference,
-  MissingSettings,
-  NewSetting,
-  SourcePatch,
   TransformationChange,
   TransformationRequest,
   TransformationView,

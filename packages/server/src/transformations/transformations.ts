@@ -1,28 +1,38 @@
-import {
-  type ConfigField,
-  configFieldsOf,
-  validateConfig,
-} from "@hedgerow/core/transformations/config-schema";
+import { configFieldsOf } from "@hedgerow/core/transformations/config-schema";
 import type {
   Transformation,
   TransformationFiles,
 } from "@hedgerow/core/transformations/transformation";
-import { createTwoFilesPatch } from "diff";
 import type { AccountStore } from "../accounts/account-store.ts";
-import { changesBetween } from "../activity/describe-change.ts";
 import { Refusal } from "../http/errors.ts";
 import { createGates } from "../platform/gate.ts";
 import type { CatalogueEntry } from "./catalogue.ts";
-import { compileSource, readSourceFiles } from "./compile-source.ts";
-import { catalogueTag, type FetchedPlugin, type FetchPlugin } from "./fetch-plugin.ts";
+import { readSourceFiles } from "./compile-source.ts";
+import { catalogueTag, type FetchPlugin } from "./fetch-plugin.ts";
+import {
+  type MissingSettings,
+  missingSettings,
+  type NewSetting,
+  settingsBeyond,
+} from "./lacking-settings.ts";
 import {
   CATALOGUE_URL,
   type PluginHosts,
   type PluginLocation,
   readPluginLocation,
 } from "./plugin-location.ts";
-import { checkPosthogVersion, type PluginManifest, readManifest } from "./plugin-manifest.ts";
+import { type PluginManifest, readManifest } from "./plugin-manifest.ts";
+import { type AccessLevel, refuseBelow } from "./plugins-access.ts";
+import { type PreparedSource, prepareFetched, prepareSource } from "./prepare-source.ts";
 import type { Sandbox } from "./sandbox.ts";
+import {
+  differences,
+  type FileDifference,
+  isSameSource,
+  patched,
+  type SourcePatch,
+} from "./source-files.ts";
+import { describeTransformation } from "./tell-changes.ts";
 import type { TransformationConfigStore } from "./transformation-config-store.ts";
 import type {
   CompiledVersion,
@@ -32,24 +42,6 @@ import type {
   TransformationWrite,
   VersionSummary,
 } from "./transformation-store.ts";
-
-/** What an organization may do with transformations, as PostHog counts it (posthog-api 1.4). */
-export const ACCESS_LEVELS = { none: 0, config: 3, install: 6, root: 9 } as const;
-
-export type AccessLevel = keyof typeof ACCESS_LEVELS;
-
-const INSUFFICIENT = "Your organization's plugin access level is insufficient.";
-
-/** Throws a {@link Refusal} where the operator allows less than what is wanted. */
-export function refuseBelow(
-  wanted: AccessLevel,
-  allowed: AccessLevel,
-  detail: string = INSUFFICIENT,
-): void {
-  if (ACCESS_LEVELS[allowed] < ACCESS_LEVELS[wanted]) {
-    throw new Refusal("permission_denied", detail);
-  }
-}
 
 /** Fields that a caller may give. */
 export type TransformationChange = Partial<
@@ -75,35 +67,9 @@ export interface TransformationRequest extends TransformationChange {
   readonly source?: TransformationFiles;
 }
 
-/** Files by name; `null` takes one away. */
-export type SourcePatch = Readonly<Record<string, string | null>>;
-
 export interface TransformationView {
   readonly transformation: Transformation;
   readonly organizationName: string;
-}
-
-/** A config that lacks settings which the current version requires, or has some that it does not take. */
-export interface MissingSettings {
-  readonly configId: number;
-  readonly projectId: number;
-  /** Of both, in the order of their declaration. */
-  readonly keys: readonly string[];
-}
-
-/** A setting that a version has and the one before did not have, or did not require. */
-export interface NewSetting {
-  readonly key: string;
-  readonly name: string;
-  readonly isRequired: boolean;
-}
-
-/** How a file differs between two versions. */
-export interface FileDifference {
-  readonly file: string;
-  readonly status: "added" | "removed" | "changed";
-  /** Unified; `null` where comparing would take too long. */
-  readonly patch: string | null;
 }
 
 /** Who asks: everything is seen and changed as a member of an organization. */
@@ -186,7 +152,6 @@ export interface Transformations {
 const MAX_ATTEMPTS = 5;
 /** Changes of one source that wait for each other. */
 const MAX_WAITING_CHANGES = 100;
-const COMPARE_WITHIN_MS = 1_000;
 /** More are not looked at when somebody asks for all that an organization has. */
 const ALL = { limit: 1_000, offset: 0 };
 
@@ -281,32 +246,6 @@ export function createTransformations({
   const filesOf = async ({ id, version }: Transformation): Promise<TransformationFiles> =>
     version === 0 ? {} : (await versionOf(id, version)).files;
 
-  /** A state of a source, compiled, and what it says of the transformation. */
-  const prepare = async (
-    files: TransformationFiles,
-    {
-      tag,
-      restoredFrom = null,
-      attr,
-    }: { tag: string | null; restoredFrom?: number | null; attr: string },
-  ): Promise<PreparedSource> => {
-    const manifest = readManifest(files, attr);
-    const program = await compileSource(sandbox, files, attr);
-    return {
-      source: { files, program, tag, restoredFrom },
-      manifest,
-      change: {
-        ...fieldsOf(manifest),
-        capabilities: {
-          methods: program?.methods ?? [],
-          jobs: program?.jobs ?? [],
-          scheduled_tasks: program?.scheduledTasks ?? [],
-        },
-        metrics: program?.metrics ?? {},
-      },
-    };
-  };
-
   const sources = createGates({ maxRunning: 1, maxWaiting: MAX_WAITING_CHANGES });
 
   /**
@@ -340,7 +279,8 @@ export function createTransformations({
       const before = await filesOf(current);
       const { isNew, ...planned } = plan(before, current);
       const prepared = isNew
-        ? (planned.prepared ?? (await prepare(planned.files, { ...planned, attr: "source" })))
+        ? (planned.prepared ??
+          (await prepareSource(sandbox, planned.files, { ...planned, attr: "source" })))
         : null;
       const saved = await store.update(
         current.id,
@@ -374,19 +314,6 @@ export function createTransformations({
     return viewOf(saved);
   };
 
-  const fetched = async (plugin: FetchedPlugin) => {
-    const manifest = readManifest(plugin.files, "source");
-    if (!manifest) throw new Refusal("invalid_input", "Could not find plugin.json in the plugin");
-    checkPosthogVersion(manifest);
-    const prepared = await prepare(plugin.files, { tag: plugin.tag, attr: "source" });
-    if (!prepared.source.program) {
-      throw new Refusal("invalid_input", "Could not find the code of the plugin", {
-        attr: "source",
-      });
-    }
-    return prepared;
-  };
-
   const createFromUrl = async (
     asker: Asker,
     url: string,
@@ -394,7 +321,7 @@ export function createTransformations({
   ): Promise<TransformationView> => {
     const location = locate(url);
     const plugin = await fetchPlugin.fetch(location);
-    const prepared = await fetched(plugin);
+    const prepared = await prepareFetched(sandbox, plugin);
     const fields: TransformationFields = {
       ...NEW,
       ...change,
@@ -441,7 +368,10 @@ export function createTransformations({
           attr: "source",
         });
       }
-      const prepared = await prepare(readSourceFiles(source), { tag: fields.tag, attr: "source" });
+      const prepared = await prepareSource(sandbox, readSourceFiles(source), {
+        tag: fields.tag,
+        attr: "source",
+      });
       return insert(asker, { ...fields, ...prepared.change }, prepared.source);
     },
 
@@ -512,7 +442,7 @@ export function createTransformations({
       const location = current.url === null ? undefined : readPluginLocation(current.url, hosts);
       if (!location) return { ...(await viewOf(current)), missing: [], newSettings: [] };
       const plugin = await fetchPlugin.fetch(location);
-      const prepared = await fetched(plugin);
+      const prepared = await prepareFetched(sandbox, plugin);
       const { manifest } = prepared;
       const { transformation } = await saveFiles(
         asker,
@@ -606,13 +536,6 @@ export function createTransformations({
   };
 }
 
-/** A state of a source, compiled, and what it says of the transformation. */
-interface PreparedSource {
-  readonly source: SourceDraft;
-  readonly manifest: PluginManifest | undefined;
-  readonly change: TransformationChange;
-}
-
 const NEW: TransformationFields = {
   type: "source",
   name: "",
@@ -636,55 +559,6 @@ function alreadyInstalled(url: string): Refusal {
   );
 }
 
-/** What the activity of an organization tells; looking for updates is no change. */
-function describeTransformation(before: Transformation | null, after: Transformation | null) {
-  const item = after ?? before;
-  if (!item) return null;
-  const changes =
-    before && after
-      ? changesBetween(before, after, [
-          "type",
-          "name",
-          "description",
-          "icon",
-          "configSchema",
-          "tag",
-          "isGlobal",
-          "capabilities",
-          "metrics",
-          "publicJobs",
-          "version",
-        ])
-      : [];
-  if (before && after && changes.length === 0) return null;
-  return {
-    scope: "Plugin" as const,
-    itemId: String(item.id),
-    itemVersion: item.version,
-    activity:
-      before === null
-        ? ("installed" as const)
-        : after === null
-          ? ("uninstalled" as const)
-          : ("updated" as const),
-    name: item.name,
-    changes,
-  };
-}
-
-/** What a `plugin.json` decides of its transformation. */
-function fieldsOf(manifest: PluginManifest | undefined): TransformationChange {
-  if (!manifest) return {};
-  const { name, description, icon, configSchema, publicJobs } = manifest;
-  return {
-    ...(name !== undefined && { name }),
-    ...(description !== undefined && { description }),
-    ...(icon !== undefined && { icon }),
-    ...(configSchema !== undefined && { configSchema }),
-    ...(publicJobs !== undefined && { publicJobs }),
-  };
-}
-
 function nameOf(location: PluginLocation): string {
   switch (location.kind) {
     case "github":
@@ -699,64 +573,4 @@ function nameOf(location: PluginLocation): string {
     case "folder":
       return location.path.split("/").findLast((part) => part !== "") ?? location.path;
   }
-}
-
-/** Files with some changed. */
-export function patched(files: TransformationFiles, patch: SourcePatch): TransformationFiles {
-  const after = new Map<string, string>(Object.entries(files));
-  for (const [name, text] of Object.entries(patch)) {
-    if (text === null) after.delete(name);
-    else after.set(name, text);
-  }
-  return Object.fromEntries(after);
-}
-
-/** Whether files are the same, in whatever order. */
-export function isSameSource(a: TransformationFiles, b: TransformationFiles): boolean {
-  const [left, right] = [new Map(Object.entries(a)), new Map(Object.entries(b))];
-  return left.size === right.size && [...left].every(([name, text]) => right.get(name) === text);
-}
-
-function differences(
-  before: TransformationFiles,
-  after: TransformationFiles,
-): readonly FileDifference[] {
-  const [old, fresh] = [new Map(Object.entries(before)), new Map(Object.entries(after))];
-  const names = [...new Set([...old.keys(), ...fresh.keys()])].toSorted();
-  const endsAt = performance.now() + COMPARE_WITHIN_MS;
-  return names.flatMap((file) => {
-    const [from, to] = [old.get(file), fresh.get(file)];
-    if (from === to) return [];
-    const timeout = Math.floor(endsAt - performance.now());
-    const patch =
-      timeout > 0
-        ? createTwoFilesPatch(file, file, from ?? "", to ?? "", undefined, undefined, {
-            context: 3,
-            timeout,
-          })
-        : null;
-    const status = from === undefined ? "added" : to === undefined ? "removed" : "changed";
-    return [{ file, status, patch: patch ?? null }];
-  });
-}
-
-function settingsBeyond(
-  before: readonly ConfigField[],
-  after: readonly ConfigField[],
-): readonly NewSetting[] {
-  const known = new Map(before.map((field) => [field.key, field]));
-  return after
-    .filter(({ key, required }) => !known.has(key) || (required && !known.get(key)?.required))
-    .map(({ key, name, required }) => ({ key, name, isRequired: required }));
-}
-
-function missingSettings(
-  fields: readonly ConfigField[],
-  configs: Awaited<ReturnType<TransformationConfigStore["configsOf"]>>,
-): readonly MissingSettings[] {
-  return configs.flatMap(({ config, attachments }) => {
-    const given = new Set(attachments.map(({ key }) => key));
-    const keys = validateConfig(config.config, fields, given).map(({ key }) => key);
-    return keys.length === 0 ? [] : [{ configId: config.id, projectId: config.projectId, keys }];
-  });
 }

@@ -1,0 +1,75 @@
+import type { TransformationFiles } from "@hedgerow/core/transformations/transformation";
+import { Refusal } from "../http/errors.ts";
+import { compileSource } from "./compile-source.ts";
+import type { FetchedPlugin } from "./fetch-plugin.ts";
+import { checkPosthogVersion, type PluginManifest, readManifest } from "./plugin-manifest.ts";
+import type { Sandbox } from "./sandbox.ts";
+import type { SourceDraft } from "./transformation-store.ts";
+import type { TransformationChange } from "./transformations.ts";
+
+/** A state of a source, compiled, and what it says of the transformation. */
+export interface PreparedSource {
+  readonly source: SourceDraft;
+  readonly manifest: PluginManifest | undefined;
+  readonly change: TransformationChange;
+}
+
+/**
+ * Compiles a state of a source. Throws a {@link Refusal} for one that is wrong.
+ * @param attr the field that the files came in
+ */
+export async function prepareSource(
+  sandbox: Pick<Sandbox, "compile">,
+  files: TransformationFiles,
+  {
+    tag,
+    restoredFrom = null,
+    attr,
+  }: { tag: string | null; restoredFrom?: number | null; attr: string },
+): Promise<PreparedSource> {
+  const manifest = readManifest(files, attr);
+  const program = await compileSource(sandbox, files, attr);
+  return {
+    source: { files, program, tag, restoredFrom },
+    manifest,
+    change: {
+      ...fieldsOf(manifest),
+      capabilities: {
+        methods: program?.methods ?? [],
+        jobs: program?.jobs ?? [],
+        scheduled_tasks: program?.scheduledTasks ?? [],
+      },
+      metrics: program?.metrics ?? {},
+    },
+  };
+}
+
+/** What was fetched, compiled. Throws a {@link Refusal} for what is no plugin, or none for here. */
+export async function prepareFetched(
+  sandbox: Pick<Sandbox, "compile">,
+  plugin: FetchedPlugin,
+): Promise<PreparedSource> {
+  const manifest = readManifest(plugin.files, "source");
+  if (!manifest) throw new Refusal("invalid_input", "Could not find plugin.json in the plugin");
+  checkPosthogVersion(manifest);
+  const prepared = await prepareSource(sandbox, plugin.files, { tag: plugin.tag, attr: "source" });
+  if (!prepared.source.program) {
+    throw new Refusal("invalid_input", "Could not find the code of the plugin", {
+      attr: "source",
+    });
+  }
+  return prepared;
+}
+
+/** What a `plugin.json` decides of its transformation. */
+function fieldsOf(manifest: PluginManifest | undefined): TransformationChange {
+  if (!manifest) return {};
+  const { name, description, icon, configSchema, publicJobs } = manifest;
+  return {
+    ...(name !== undefined && { name }),
+    ...(description !== undefined && { description }),
+    ...(icon !== undefined && { icon }),
+    ...(configSchema !== undefined && { configSchema }),
+    ...(publicJobs !== undefined && { publicJobs }),
+  };
+}
