@@ -149,8 +149,8 @@ export async function transformationsPipeline(
         project.organization_id,
         {
           ...{ type: "source", name, description: null, url: null, icon: null, configSchema },
-          ...{ tag: null, latestTag: null, latestTagCheckedAt: null, isGlobal: false },
-          ...{ capabilities: {}, metrics: {}, publicJobs: {} },
+          ...{ identity: null, tag: null, latestTag: null, latestTagCheckedAt: null },
+          ...{ isGlobal: false, capabilities: {}, metrics: {}, publicJobs: {} },
         },
         { files, program, tag: null, restoredFrom: null },
         write,

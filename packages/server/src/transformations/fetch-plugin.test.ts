@@ -75,6 +75,7 @@ describe("GitHub", () => {
     expect(await fetchFrom("https://github.com/o/r")).toEqual({
       type: "custom",
       url: "https://github.com/o/r",
+      identity: "https://github.com/o/r",
       files: { "plugin.json": '{"name":"P"}', "index.js": "export {}" },
       tag: COMMIT,
     });
@@ -133,6 +134,7 @@ describe("GitHub", () => {
     mirror.answers.set("/o/r/archive/@s/p@1.0+2.zip", makeZip(FILES));
     expect(await fetchFrom("https://github.com/o/r/releases/tag/%40s/p%401.0+2")).toMatchObject({
       url: "https://github.com/o/r",
+      identity: "https://github.com/o/r",
       tag: "@s/p@1.0+2",
     });
     mirror.answers.set("/api/repos/o/r/commits?sha=p%2Fv1&per_page=1", `[{"sha":"${COMMIT}"}]`);

@@ -20,10 +20,12 @@ import type { ArchiveFile, ArchiveReader } from "./archive-reader.ts";
 import type { CatalogueEntry } from "./catalogue.ts";
 import {
   asPath,
+  identityOf,
   isCommit,
   isRelease,
   type PluginLocation,
   readingsOf,
+  shownAddress,
   writePluginLocation,
 } from "./plugin-location.ts";
 
@@ -95,6 +97,8 @@ export interface FetchedPlugin {
   readonly type: Exclude<TransformationType, "source" | "inline">;
   /** Where to look for updates. */
   readonly url: string;
+  /** What tells it from other plugins ({@link identityOf}). */
+  readonly identity: string;
   readonly files: TransformationFiles;
   /** Commit, version, or for what has neither a digest of its contents. */
   readonly tag: string | null;
@@ -181,7 +185,7 @@ export function createFetchPlugin({
       if (answer.status === 200) return { archive: answer.body, of };
       status = answer.status;
     }
-    const first = shown(places[0]?.url ?? "");
+    const first = shownAddress(places[0]?.url ?? "");
     throw unfit(`The plugin cannot be fetched: ${first} answered ${status}.`);
   };
 
@@ -285,17 +289,22 @@ export function createFetchPlugin({
     return {
       type: "custom",
       url: writePluginLocation(location),
+      identity: identityOf(location),
       files: await unpack(archive, ""),
       tag: version,
     };
   };
 
-  const fetchCatalogue = async (name: string): Promise<FetchedPlugin> => {
+  const fetchCatalogue = async (
+    location: PluginLocation & { kind: "catalogue" },
+  ): Promise<FetchedPlugin> => {
+    const { name } = location;
     const entry = (await catalogue()).find((one) => one.name === name);
     if (!entry) throw unfit(`There is no "${name.slice(0, 100)}" in the catalogue.`);
     return {
       type: "repository",
-      url: writePluginLocation({ kind: "catalogue", name }),
+      url: writePluginLocation(location),
+      identity: identityOf(location),
       files: entry.files,
       tag: catalogueTag(entry),
     };
@@ -345,6 +354,7 @@ export function createFetchPlugin({
     return {
       type: "custom",
       url: writePluginLocation(of),
+      identity: identityOf(of),
       files: await unpack(archive, of.folder),
       tag: tagOf(of, commit),
     };
@@ -363,16 +373,18 @@ export function createFetchPlugin({
           return {
             type: "custom",
             url: location.url,
+            identity: identityOf(location),
             files: await unpack(archive, ""),
             tag: digestOf(archive),
           };
         }
         case "folder": {
           const { path, files } = await readFolder(location.path, sources.folder);
-          return { type: "local", url: `file:${path}`, files, tag: null };
+          const url = writePluginLocation({ kind: "folder", path });
+          return { type: "local", url, identity: url, files, tag: null };
         }
         case "catalogue":
-          return fetchCatalogue(location.name);
+          return fetchCatalogue(location);
       }
     },
 
@@ -382,7 +394,9 @@ export function createFetchPlugin({
         case "gitlab": {
           const { commit } = await resolve(location);
           if (commit !== undefined) return commit;
-          throw unfit(`Could not get latest commit for: ${shown(writePluginLocation(location))}`);
+          throw unfit(
+            `Could not get latest commit for: ${shownAddress(writePluginLocation(location))}`,
+          );
         }
         case "npm":
           return npmVersion(location.name);
@@ -577,9 +591,4 @@ function noManifest(): Refusal {
 
 function unfit(detail: string): Refusal {
   return new Refusal("invalid_input", detail, { attr: "url" });
-}
-
-/** An address without its query, which may be secret. */
-function shown(url: string): string {
-  return url.split("?")[0] ?? url;
 }

@@ -217,6 +217,33 @@ export function writePluginLocation(location: PluginLocation): string {
   }
 }
 
+/**
+ * What two addresses have in common that mean one plugin: branches, versions and secrets make no
+ * other one of it, a folder does. Hosts of repositories take names in any case.
+ */
+export function identityOf(location: PluginLocation): string {
+  switch (location.kind) {
+    case "github":
+    case "gitlab": {
+      const repository = writePluginLocation({ ...location, ref: null, folder: "", token: null });
+      const { folder } = location;
+      return repository.toLowerCase() + (folder === "" ? "" : `/tree/HEAD/${asPath(folder)}`);
+    }
+    case "archive":
+      return shownAddress(location.url).replace(/\/+$/, "");
+    case "npm":
+    case "folder":
+    case "catalogue":
+      return writePluginLocation(location);
+  }
+}
+
+/** An address as it may be told: without name, password and query, which may be secret. */
+export function shownAddress(address: string): string {
+  const [bare = ""] = address.split("?", 1);
+  return bare.replace(/^([a-z][a-z0-9+.-]*:\/\/)[^/]*@/i, "$1");
+}
+
 /** Whether a ref always means the same files: a commit, or what looks like a release. */
 export function isPinned(ref: string): boolean {
   return isCommit(ref) || isRelease(ref);

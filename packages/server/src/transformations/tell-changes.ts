@@ -120,6 +120,12 @@ export function describeConfig(
   return [...drafts, ...attachmentDrafts(draft, before, put, removeKeys)];
 }
 
+/** What the activity tells of a config whose transformation is taken away. */
+export function describeRemoval(view: ConfigView): readonly ActivityDraft[] {
+  const gone = { ...view, config: { ...view.config, enabled: false, deleted: true } };
+  return describeConfig(view, gone, { put: [], removeKeys: [] });
+}
+
 function attachmentDrafts(
   draft: (activity: ActivityDraft["activity"], changes: readonly FieldChange[]) => ActivityDraft,
   before: ConfigView | null,

@@ -133,6 +133,19 @@ describe("the record", () => {
     expect(await api.configStore.configsToRun(projectId())).toEqual([]);
   });
 
+  test("[TM-50] they are listed by the plugin that they are of", async () => {
+    const plugin = await newPlugin();
+    const { id } = await newConfig({}, plugin);
+    expect((await get(`?plugin_id=${plugin}`)).body).toMatchObject({ count: 1, results: [{ id }] });
+    expect((await get("?plugin_id=999999")).body).toMatchObject({ count: 0, results: [] });
+    for (const text of ["x", "0x1", "-1", "99999999999"]) {
+      expect(await get(`?plugin_id=${text}`)).toMatchObject({
+        status: 400,
+        body: { code: "invalid_input", attr: "plugin_id" },
+      });
+    }
+  });
+
   test("[TM-54] the order is changed for many at once", async () => {
     const [a, b] = [await newConfig(), await newConfig()];
     const off = await newConfig({ enabled: false });
@@ -491,6 +504,10 @@ describe("what it did", () => {
     expect(await messages("?after=2026-03-01T10:30:00Z&before=2026-03-01T11:30:00Z")).toEqual([
       "Another THING",
     ]);
+    // As lists of events take instants.
+    expect(await messages("?after=2026-03-01")).toHaveLength(3);
+    expect(await messages("?before=2026-03-01")).toEqual([]);
+    expect(await messages("?after=2026-03-01T12:30:00+01:00")).toEqual(["last"]);
     expect((await get(`/${id}/logs?limit=1`)).body).toMatchObject({
       count: 3,
       next: expect.stringContaining("offset=1"),
@@ -550,6 +567,11 @@ describe("what it did", () => {
       totals: { ...sums, in: 20, out: 16, dropped: 4, failed: 2 },
     });
     expect((await get(`/${id}/metrics?after=2026-03-01T00:00:00Z`)).body.totals.in).toBe(10);
+    expect((await get(`/${id}/metrics?before=2026-03-01`)).body.totals.in).toBe(10);
+    expect(await get(`/${id}/metrics?after=-24h`)).toMatchObject({
+      status: 400,
+      body: { attr: "after" },
+    });
     expect((await get(`/${id}`)).body.delivery_rate_24h).toBe(0.9);
   });
 
@@ -683,6 +705,27 @@ test("[TM-66] PUT takes a whole config: what is required of one has to be there"
   });
   expect(form).toMatchObject({ status: 200, body: { order: 5 } });
   expect((await api.send("PUT", `${configs}/999999`, {})).status).toBe(404);
+});
+
+test("[TM-66] PATCH takes the config's own plugin, as forms send it along, and no other", async () => {
+  const plugin = await newPlugin();
+  const { id } = await newConfig({}, plugin);
+  const change = (body: object | string, headers = {}) =>
+    api.send("PATCH", `${configs}/${id}`, body, { headers });
+  const form = { "content-type": "application/x-www-form-urlencoded" };
+  expect(await change({ plugin, order: 7 })).toMatchObject({ status: 200, body: { order: 7 } });
+  expect(await change(`plugin=${plugin}&order=8`, form)).toMatchObject({ body: { order: 8 } });
+  const other = await newPlugin();
+  for (const [body, code] of [
+    [{ plugin: other, order: 9 }, "invalid_input"],
+    [{ plugin: null, order: 9 }, "null"],
+    [{ plugin: "x", order: 9 }, "invalid_input"],
+    [`plugin=${other}&order=9`, "invalid_input"],
+  ] as const) {
+    const answer = await change(body, typeof body === "string" ? form : {});
+    expect(answer).toMatchObject({ status: 400, body: { code, attr: "plugin" } });
+  }
+  expect((await api.send("GET", `${configs}/${id}`)).body).toMatchObject({ plugin, order: 8 });
 });
 
 test("[TM-42] the activity of configs is read with plugin:read", async () => {

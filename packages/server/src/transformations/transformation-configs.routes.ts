@@ -6,14 +6,14 @@ import { type Static, Type } from "typebox";
 import type { AccountStore } from "../accounts/account-store.ts";
 import { itemActivityRoutes } from "../activity/activity.routes.ts";
 import type { ActivityLog } from "../activity/activity-log.ts";
+import { instantOf } from "../events/events.schemas.ts";
 import type { App } from "../http/app.ts";
 import { Refusal } from "../http/errors.ts";
 import { invalidChoiceText } from "../http/invalid-choice.ts";
 import { access, callerOf, organizationOf, projectOf, takesForms } from "../http/management-api.ts";
 import { ListOf, listAnswer, PageQuery, pageOf } from "../http/pagination.ts";
-import { pathIdOf, readId } from "../http/path-id.ts";
+import { pathIdOf, queryId } from "../http/path-id.ts";
 import { queryText } from "../http/query-text.ts";
-import { readInstant } from "../http/wire-instant.ts";
 import { refuseLong } from "./secret-settings.ts";
 import type { ConfigView } from "./transformation-config-store.ts";
 import {
@@ -133,7 +133,7 @@ export function transformationConfigRoutes(
       const page = pageOf(request);
       const { count, configs: found } = await configs.list(projectOf(request), {
         ...page,
-        transformationId: readId(queryText(request.query, "plugin_id")) ?? null,
+        transformationId: queryId(request, "plugin_id") ?? null,
       });
       const results = await Promise.all(found.map(wireInList));
       return listAnswer(request, page, { count, results });
@@ -212,6 +212,12 @@ export function transformationConfigRoutes(
     request: FastifyRequest,
     body: Static<typeof PatchPluginConfigBody>,
   ): Promise<Static<typeof PluginConfig>> => {
+    if (body.plugin !== undefined) {
+      const { config } = await configs.config(projectOf(request), pathIdOf(request));
+      if (body.plugin !== config.transformationId) {
+        throw new Refusal("invalid_input", "A config stays with its plugin.", { attr: "plugin" });
+      }
+    }
     const view = await configs.update(
       projectOf(request),
       pathIdOf(request),
@@ -247,13 +253,7 @@ export function transformationConfigRoutes(
         response: { 200: PluginConfig },
       },
     },
-    async (request) => {
-      const { config } = await configs.config(projectOf(request), pathIdOf(request));
-      if (request.body.plugin !== config.transformationId) {
-        throw new Refusal("invalid_input", "A config stays with its plugin.", { attr: "plugin" });
-      }
-      return change(request, request.body);
-    },
+    (request) => change(request, request.body),
   );
 
   app.delete(
@@ -481,7 +481,7 @@ function sumOf(hours: readonly HourTally[]): Pick<HourTally, "counts" | "duratio
 function periodOf(request: FastifyRequest) {
   const read = (name: string) => {
     const text = queryText(request.query, name);
-    return text ? readInstant(text, name) : undefined;
+    return instantOf(text || undefined, name);
   };
   const [after, before] = [read("after"), read("before")];
   return { ...(after && { after }), ...(before && { before }) };

@@ -80,7 +80,12 @@ export const PutPluginConfigBody = Type.Object({
   order: Type.Integer(ORDER),
 });
 
-export const PatchPluginConfigBody = Type.Object(writableFields);
+export const PatchPluginConfigBody = Type.Object({
+  plugin: Type.Optional(
+    Type.Integer({ description: "The config's own plugin: it cannot have another." }),
+  ),
+  ...writableFields,
+});
 
 export const RearrangeBody = Type.Object({
   orders: MapOf(Type.Integer(), {

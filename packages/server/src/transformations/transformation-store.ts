@@ -5,12 +5,19 @@ import type {
 } from "@hedgerow/core/transformations/transformation";
 import type { ActivityDraft } from "../activity/activity-log.ts";
 import type { Program } from "./sandbox.ts";
+import type { ConfigView } from "./transformation-config-store.ts";
 
 /** What is decided of a transformation besides its source; the store gives the rest. */
 export type TransformationFields = Omit<
   Transformation,
   "id" | "organizationId" | "version" | "createdAt" | "updatedAt"
 >;
+
+/** A transformation that is about to be. */
+export interface NewTransformation extends TransformationFields {
+  /** No two have the same; `null` for what was not installed from anywhere. */
+  readonly identity: string | null;
+}
 
 /** A state of a source that is about to become the newest version. */
 export interface SourceDraft {
@@ -47,13 +54,13 @@ export interface TransformationWrite {
  * raises the revision of every project that has a config of the transformation.
  */
 export interface TransformationStore {
-  /** Outcome `duplicate-url` when the address, without its query, is installed, whoever did it. */
+  /** Outcome `duplicate` when there is one of the same identity, whoever's. */
   create(
     organizationId: string,
-    fields: TransformationFields,
+    fields: NewTransformation,
     source: SourceDraft | null,
     write: TransformationWrite,
-  ): Promise<Transformation | "duplicate-url">;
+  ): Promise<Transformation | "duplicate">;
 
   /**
    * Changes fields, told the transformation as it is; what `decide` throws leaves everything as it
@@ -70,11 +77,16 @@ export interface TransformationStore {
   /**
    * Takes a transformation away, with its versions and configs; `false` for an unknown id. What
    * `check` throws, told the transformation as it is, leaves everything as it was.
+   * @param ofConfig what the activity of their projects tells of its configs, and by whom
    */
   remove(
     id: number,
     check: (current: Transformation) => void,
     write: TransformationWrite,
+    ofConfig: (
+      config: ConfigView,
+      organizationId: string,
+    ) => { readonly drafts: readonly ActivityDraft[]; readonly authorId: number | null },
   ): Promise<boolean>;
 
   /**

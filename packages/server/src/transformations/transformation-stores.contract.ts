@@ -10,6 +10,7 @@ import type {
   TransformationConfigStore,
 } from "./transformation-config-store.ts";
 import type {
+  NewTransformation,
   SourceDraft,
   TransformationFields,
   TransformationStore,
@@ -40,10 +41,9 @@ const PROGRAM: Program = {
 };
 
 /** Fields of a transformation that was written here. */
-export function someTransformation(
-  fields: Partial<TransformationFields> = {},
-): TransformationFields {
+export function someTransformation(fields: Partial<NewTransformation> = {}): NewTransformation {
   return {
+    identity: null,
     type: "source",
     name: "T",
     description: null,
@@ -131,8 +131,9 @@ export function transformationStoresContract(
       ),
     ],
   };
+  const untold = () => ({ drafts: [], authorId: null });
   const create = async (
-    fields: Partial<TransformationFields> = {},
+    fields: Partial<NewTransformation> = {},
     draft: SourceDraft | null = source("1"),
     owner = organizationId,
   ): Promise<Transformation> => {
@@ -202,7 +203,7 @@ export function transformationStoresContract(
         updatedAt: now,
       });
       expect(await store.transformation(organizationId, made.id)).toEqual(made);
-      await store.remove(made.id, () => {}, write);
+      await store.remove(made.id, () => {}, write, untold);
     });
 
     test("[TM-1] an organization sees its own, global ones and those with a config in its projects, by id", async () => {
@@ -221,29 +222,21 @@ export function transformationStoresContract(
       expect(await store.transformation(others, own.id)).toBeUndefined();
       const page = await store.list(organizationId, { limit: 1, offset: 1 });
       expect([page.count, page.transformations.map(({ id }) => id)]).toEqual([3, [configured.id]]);
-      await store.remove(everyones.id, () => {}, write);
+      await store.remove(everyones.id, () => {}, write, untold);
     });
 
-    test("[TM-2] an address is installed once, whoever did it and whatever its query", async () => {
-      const url = `https://github.com/example/${organizationId}`;
-      await create({ type: "custom", url: `${url}?private_token=a` });
+    test("[TM-2] no two have the same identity, whosever they are and however they are changed", async () => {
+      const identity = `https://github.com/example/${organizationId}`;
+      const { id } = await create({ identity, url: `${identity}?private_token=a` });
+      await store.update(id, () => ({ type: "repository" }), null, write);
       const others = await fixture.newOrganization();
-      for (const again of [
-        url,
-        `${url}/`,
-        `${url}?private_token=b`,
-        `${url}/tree/main`,
-        `${url}/-/tree/main`,
-      ]) {
-        const fields = someTransformation({ type: "custom", url: again });
-        expect(await store.create(others, fields, null, write)).toBe("duplicate-url");
-      }
-      const known = { type: "repository", url: `catalogue:${organizationId}` } as const;
-      await create(known);
-      await create(known, null, others);
-      expect(await store.create(others, someTransformation(known), null, write)).toBe(
-        "duplicate-url",
-      );
+      const again = someTransformation({ identity, url: identity });
+      expect(await store.create(others, again, null, write)).toBe("duplicate");
+      await create({ identity: `${identity} too` }, null, others);
+      await create();
+      await create({}, null, others);
+      await store.remove(id, () => {}, write, untold);
+      expect(await store.create(others, again, null, write)).toMatchObject({ version: 0 });
     });
 
     test("[TM-3] each change of a source is a version; earlier ones stay as they were", async () => {
@@ -330,7 +323,7 @@ export function transformationStoresContract(
       await expect(
         store.update(made.id, refuse, { ...source("2"), ifVersion: 1 }, write),
       ).rejects.toThrow("no");
-      await expect(store.remove(made.id, refuse, write)).rejects.toThrow("no");
+      await expect(store.remove(made.id, refuse, write, untold)).rejects.toThrow("no");
       expect(await store.transformation(organizationId, made.id)).toEqual(made);
       const { count } = await fixture.activityLog.ofOrganization(organizationId, {
         scopes: ["Plugin"],
@@ -354,15 +347,38 @@ export function transformationStoresContract(
         configWrite,
       );
       expect(await ids()).toEqual([idle.id, busy.id]);
-      for (const { id } of [idle, busy]) await store.remove(id, () => {}, write);
+      for (const { id } of [idle, busy]) await store.remove(id, () => {}, write, untold);
     });
 
-    test("[TM-8] taking a transformation away takes its versions and configs along", async () => {
+    test("[TM-8] taking a transformation away takes its versions and configs along, and tells of those", async () => {
       const made = await create();
       const { config } = await configure(made);
+      await configure(made, { deleted: true });
       const before = await revision();
-      expect(await store.remove(made.id, () => {}, write)).toBe(true);
-      expect(await store.remove(made.id, () => {}, write)).toBe(false);
+      const removed = await store.remove(
+        made.id,
+        () => {},
+        write,
+        ({ config: gone }, organization) => ({
+          drafts: [draftOf("PluginConfig", "deleted", gone, organization, null)],
+          authorId: null,
+        }),
+      );
+      expect(removed).toBe(true);
+      const inProject = {
+        scope: "PluginConfig",
+        itemId: null,
+        authorId: null,
+        ...everything,
+      } as const;
+      const { activities } = await fixture.activityLog.list(projectId, inProject);
+      expect(activities[0]).toMatchObject({
+        activity: "deleted",
+        itemId: String(config.id),
+        changes: [{ field: "order", before: organizationId, after: null }],
+      });
+      expect(activities.filter(({ activity }) => activity === "deleted")).toHaveLength(1);
+      expect(await store.remove(made.id, () => {}, write, untold)).toBe(false);
       expect(await store.version(made.id, 1)).toBeUndefined();
       expect(await configs.config(projectId, config.id)).toBeUndefined();
       expect(await revision()).toBeGreaterThan(before);
@@ -378,7 +394,7 @@ export function transformationStoresContract(
       if (typeof made === "string") throw new Error(made);
       const { config } = await configure(made);
       await create({}, null, await fixture.newOrganization());
-      await store.remove(made.id, () => {}, write);
+      await store.remove(made.id, () => {}, write, untold);
       const told = await fixture.activityLog.ofOrganization(organizationId, {
         scopes: ["Plugin", "PluginConfig"],
         ...everything,

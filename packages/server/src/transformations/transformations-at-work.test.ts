@@ -698,6 +698,20 @@ describe("beside the stream of events", () => {
     expect(first).toBe("Version 1 is in place, from the next event on.");
   });
 
+  it("[TP-24] its log tells whether another version or other settings are in place", async () => {
+    const project = await run.newProject();
+    const { id } = await run.enable(
+      project,
+      "Told",
+      "export function processEvent(e) { return e }",
+    );
+    await run.change(project, id, { config: { a: 1 } });
+    expect(await run.lines(project, id)).toEqual([
+      "Version 1 is in place, from the next event on.",
+      "Version 1 begins anew with what was changed of its config, from the next event on.",
+    ]);
+  });
+
   it("[TM-31] warns of a source that has nothing to call", async () => {
     const project = await run.newProject();
     const typo = await run.enable(project, "Typo", "export function procesEvent(e) { return e }");

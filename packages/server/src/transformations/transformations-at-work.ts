@@ -118,9 +118,13 @@ export async function startTransformations(deps: AtWorkDeps): Promise<Transforma
     nowMs: () => clock().getTime(),
     onStarted(stage, before) {
       const version = `Version ${stage.version}`;
-      const message = before
-        ? `${version} takes the place of version ${before.version}, from the next event on.`
-        : `${version} is in place, from the next event on.`;
+      const what =
+        before === undefined
+          ? "is in place"
+          : before.version === stage.version
+            ? "begins anew with what was changed of its config"
+            : `takes the place of version ${before.version}`;
+      const message = `${version} ${what}, from the next event on.`;
       journal.log(stage, { source: "SYSTEM", level: "info", message });
       const { methods, jobs: declared } = stage.program;
       if (methods.length + declared.length > 0) return;

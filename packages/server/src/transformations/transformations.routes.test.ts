@@ -682,7 +682,7 @@ test("[TM-40] the activity tells who installed, changed and uninstalled what", a
   await patch(`/${id}`, { name: "Seen" });
   const config = await configure(id);
   await api.send("DELETE", `${plugins}/${id}`);
-  const { body } = await get("/activity?limit=6");
+  const { body } = await get("/activity?limit=8");
   expect(body).toMatchObject({ previous: null, next: expect.stringContaining("page=2") });
   const told = body.results.map((one: Record<string, unknown>) => [
     one.activity,
@@ -691,17 +691,19 @@ test("[TM-40] the activity tells who installed, changed and uninstalled what", a
   ]);
   expect(told).toEqual([
     ["uninstalled", "Plugin", String(id)],
+    ["disabled", "PluginConfig", String(config.id)],
+    ["deleted", "PluginConfig", String(config.id)],
     ["enabled", "PluginConfig", String(config.id)],
     ["created", "PluginConfig", String(config.id)],
     ["updated", "Plugin", String(id)],
     ["updated", "Plugin", String(id)],
     ["installed", "Plugin", String(id)],
   ]);
-  expect(body.results[3]).toMatchObject({
+  expect(body.results[5]).toMatchObject({
     user: { first_name: expect.any(String) },
     detail: { name: "Seen", changes: [{ field: "name", before: "Watched", after: "Seen" }] },
   });
-  expect(body.results[4].detail.changes).toContainEqual(
+  expect(body.results[6].detail.changes).toContainEqual(
     expect.objectContaining({ field: "version", before: 0, after: 1 }),
   );
   expect((await get("/activity?page=2&limit=6")).body.previous).toContain("page=1");

@@ -9,8 +9,7 @@ import type { App } from "../http/app.ts";
 import { Refusal } from "../http/errors.ts";
 import { access, callerOf, organizationOf } from "../http/management-api.ts";
 import { ListOf, listAnswer, PageQuery, pageOf } from "../http/pagination.ts";
-import { pathIdOf, readId } from "../http/path-id.ts";
-import { queryText } from "../http/query-text.ts";
+import { pathIdOf, queryId, readId } from "../http/path-id.ts";
 import {
   CheckedPlugin,
   CreatePluginBody,
@@ -338,11 +337,7 @@ export function transformationRoutes(
     },
     async (request) => {
       const to = versionOf(request);
-      const named = queryText(request.query, "from");
-      const from = named === undefined ? to - 1 : readId(named);
-      if (from === undefined) {
-        throw new Refusal("invalid_input", "A valid integer is required.", { attr: "from" });
-      }
+      const from = queryId(request, "from") ?? to - 1;
       const files = await transformations.difference(askerOf(request), pathIdOf(request), from, to);
       return wireDifference(from, to, files);
     },

@@ -11,6 +11,7 @@ import { presentFields } from "../http/present-fields.ts";
 import { wireInstant } from "../http/wire-instant.ts";
 import { AnyObject, MapOf, Nullable } from "../http/wire-schemas.ts";
 import type { MissingSettings, NewSetting } from "./lacking-settings.ts";
+import { shownAddress } from "./plugin-location.ts";
 import { configSchemaProblem, type PluginManifest } from "./plugin-manifest.ts";
 import type { FileDifference, SourcePatch } from "./source-files.ts";
 import type { CompiledVersion, VersionSummary } from "./transformation-store.ts";
@@ -243,7 +244,7 @@ export function wirePlugin({
     plugin_type: transformation.type,
     name: transformation.name,
     description: transformation.description,
-    url: transformation.url?.split("?")[0] ?? null,
+    url: transformation.url && shownAddress(transformation.url),
     icon: transformation.icon,
     config_schema: transformation.configSchema as Static<typeof Schema>,
     tag: transformation.tag,

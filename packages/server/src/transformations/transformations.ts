@@ -15,12 +15,8 @@ import {
   type NewSetting,
   settingsBeyond,
 } from "./lacking-settings.ts";
-import {
-  CATALOGUE_URL,
-  type PluginHosts,
-  type PluginLocation,
-  readPluginLocation,
-} from "./plugin-location.ts";
+import { alreadyInstalled, newInstall, newSource } from "./new-transformation.ts";
+import { CATALOGUE_URL, type PluginHosts, readPluginLocation } from "./plugin-location.ts";
 import { type PluginManifest, readManifest } from "./plugin-manifest.ts";
 import { type AccessLevel, refuseBelow } from "./plugins-access.ts";
 import { type PreparedSource, prepareFetched, prepareSource } from "./prepare-source.ts";
@@ -32,10 +28,11 @@ import {
   patched,
   type SourcePatch,
 } from "./source-files.ts";
-import { describeTransformation } from "./tell-changes.ts";
+import { describeRemoval, describeTransformation } from "./tell-changes.ts";
 import type { TransformationConfigStore } from "./transformation-config-store.ts";
 import type {
   CompiledVersion,
+  NewTransformation,
   SourceDraft,
   TransformationFields,
   TransformationStore,
@@ -298,42 +295,32 @@ export function createTransformations({
     throw new Refusal("conflict", "The source is being changed by somebody else. Try again.");
   };
 
-  const locate = (url: string): PluginLocation => {
-    const location = readPluginLocation(url, hosts);
-    if (location) return location;
-    throw new Refusal("invalid_input", "Must be a GitHub/GitLab repository or a npm package URL!");
-  };
-
   const insert = async (
     asker: Asker,
-    fields: TransformationFields,
+    transformation: NewTransformation,
     source: SourceDraft | null,
   ): Promise<TransformationView> => {
-    const saved = await store.create(asker.organizationId, fields, source, write(asker));
-    if (saved === "duplicate-url") throw alreadyInstalled(fields.url ?? "");
+    const saved = await store.create(asker.organizationId, transformation, source, write(asker));
+    if (saved === "duplicate") throw alreadyInstalled(transformation.url ?? "");
     return viewOf(saved);
   };
 
-  const createFromUrl = async (
+  const install = async (
     asker: Asker,
     url: string,
-    { source: _, url: __, ...change }: TransformationRequest,
+    change: TransformationChange,
   ): Promise<TransformationView> => {
-    const location = locate(url);
+    const location = readPluginLocation(url, hosts);
+    if (!location) {
+      throw new Refusal(
+        "invalid_input",
+        "Must be a GitHub/GitLab repository or a npm package URL!",
+      );
+    }
     const plugin = await fetchPlugin.fetch(location);
     const prepared = await prepareFetched(sandbox, plugin);
-    const fields: TransformationFields = {
-      ...NEW,
-      ...change,
-      ...prepared.change,
-      name: prepared.manifest?.name ?? nameOf(location),
-      type: plugin.type,
-      url: plugin.url,
-      tag: plugin.tag,
-      latestTag: plugin.tag,
-      latestTagCheckedAt: plugin.tag === null ? null : clock(),
-    };
-    return insert(asker, fields, prepared.source);
+    const made = newInstall(asker, location, plugin, prepared, { change, now: clock() });
+    return insert(asker, made, prepared.source);
   };
 
   return {
@@ -357,22 +344,22 @@ export function createTransformations({
             attr: "source",
           });
         }
-        return createFromUrl(asker, url, request);
+        return install(asker, url, change);
       }
-      const fields: TransformationFields = { ...NEW, ...change, type: request.type ?? "source" };
+      const made = newSource(change);
       if (source === undefined || Object.keys(source).length === 0) {
-        return insert(asker, fields, null);
+        return insert(asker, made, null);
       }
-      if (fields.type !== "source") {
+      if (made.type !== "source") {
         throw new Refusal("invalid_input", 'Only plugins of the type "source" have files here.', {
           attr: "source",
         });
       }
       const prepared = await prepareSource(sandbox, readSourceFiles(source), {
-        tag: fields.tag,
+        tag: made.tag,
         attr: "source",
       });
-      return insert(asker, { ...fields, ...prepared.change }, prepared.source);
+      return insert(asker, { ...made, ...prepared.change }, prepared.source);
     },
 
     async update(asker, id, change) {
@@ -397,6 +384,11 @@ export function createTransformations({
           );
         },
         write(asker),
+        (view, organizationId) => ({
+          drafts: describeRemoval(view),
+          // To other organizations, whoever it was is a stranger.
+          authorId: organizationId === asker.organizationId ? asker.userId : null,
+        }),
       );
       if (!removed) throw new Refusal("not_found", "Not found.");
       await tellChanged(projectIds);
@@ -534,43 +526,4 @@ export function createTransformations({
       return { ...(await viewOf(transformation)), files };
     },
   };
-}
-
-const NEW: TransformationFields = {
-  type: "source",
-  name: "",
-  description: null,
-  url: null,
-  icon: null,
-  configSchema: {},
-  tag: null,
-  latestTag: null,
-  latestTagCheckedAt: null,
-  isGlobal: false,
-  capabilities: {},
-  metrics: {},
-  publicJobs: {},
-};
-
-function alreadyInstalled(url: string): Refusal {
-  return new Refusal(
-    "invalid_input",
-    `Plugin from URL "${url.split("?")[0] ?? ""}" already installed!`,
-  );
-}
-
-function nameOf(location: PluginLocation): string {
-  switch (location.kind) {
-    case "github":
-      return location.repository;
-    case "gitlab":
-      return location.project.split("/").at(-1) ?? location.project;
-    case "npm":
-    case "catalogue":
-      return location.name;
-    case "archive":
-      return new URL(location.url).pathname.split("/").at(-1) ?? location.url;
-    case "folder":
-      return location.path.split("/").findLast((part) => part !== "") ?? location.path;
-  }
 }

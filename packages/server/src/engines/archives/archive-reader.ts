@@ -211,5 +211,5 @@ function tooLarge({ maxUnpackedBytes }: ArchiveLimits): Unfit {
 }
 
 function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+  return (error instanceof Error ? error.message : String(error)).replace(/\.$/, "");
 }

@@ -1,30 +1,18 @@
-import type { JsonObject } from "@hedgerow/core/json";
-import type {
-  Attachment,
-  TransformationConfig,
-} from "@hedgerow/core/transformations/transformation";
-import type { Kysely, Selectable, Transaction } from "kysely";
+import type { Attachment } from "@hedgerow/core/transformations/transformation";
+import type { Selectable, Transaction } from "kysely";
 import type {
   AttachmentChange,
-  AttachmentSummary,
   ConfigView,
   ConfigWrite,
   TransformationConfigFields,
   TransformationConfigStore,
 } from "../../transformations/transformation-config-store.ts";
 import { keepActivity } from "./activity-log.ts";
-import {
-  decodeBoolean,
-  decodeInstant,
-  decodeJson,
-  encodeBoolean,
-  encodeInstant,
-  encodeJson,
-} from "./codec.ts";
+import { encodeBoolean, encodeInstant, encodeJson } from "./codec.ts";
 import type { Schema } from "./schema.ts";
 import type { SqlDatabase } from "./sql-database.ts";
 import { markProject, nextTransformationRevision } from "./transformation-revisions.ts";
-import { decodeTransformation, decodeVersion } from "./transformation-store.ts";
+import { decodeConfig, decodeVersion, viewOf, viewsOf } from "./transformation-rows.ts";
 
 /** {@link TransformationConfigStore} on SQL. */
 export function createTransformationConfigStore({
@@ -245,8 +233,6 @@ export function createTransformationConfigStore({
   };
 }
 
-type ConfigRow = Selectable<Schema["transformation_configs"]>;
-
 async function beginChange(transaction: Transaction<Schema>, projectId: number): Promise<void> {
   const revision = await nextTransformationRevision(transaction);
   await markProject(transaction, projectId, revision);
@@ -292,60 +278,6 @@ async function changeAttachments(
   }
 }
 
-async function viewOf(db: Kysely<Schema>, row: ConfigRow): Promise<ConfigView> {
-  const [view] = await viewsOf(db, [row]);
-  if (!view) throw new Error(`transformation ${row.transformation_id} is gone`);
-  return view;
-}
-
-/** Configs whose transformation was taken away since they were read are left out. */
-async function viewsOf(
-  db: Kysely<Schema>,
-  rows: readonly ConfigRow[],
-): Promise<readonly ConfigView[]> {
-  if (rows.length === 0) return [];
-  const transformations = await db
-    .selectFrom("transformations")
-    .selectAll()
-    .where("id", "in", [...new Set(rows.map(({ transformation_id }) => transformation_id))])
-    .execute();
-  const transformationOf = new Map(
-    transformations.map((row) => [row.id, decodeTransformation(row)]),
-  );
-  const attachments = await db
-    .selectFrom("transformation_attachments")
-    .select(["id", "config_id", "key", "file_name", "content_type", "size_bytes"])
-    .where(
-      "config_id",
-      "in",
-      rows.map(({ id }) => id),
-    )
-    .orderBy("id")
-    .execute();
-  return rows.flatMap((row) => {
-    const transformation = transformationOf.get(row.transformation_id);
-    if (!transformation) return [];
-    return [
-      {
-        config: decodeConfig(row),
-        transformation,
-        attachments: attachments
-          .filter(({ config_id }) => config_id === row.id)
-          .map(
-            (attachment): AttachmentSummary => ({
-              id: attachment.id,
-              configId: attachment.config_id,
-              key: attachment.key,
-              fileName: attachment.file_name,
-              contentType: attachment.content_type,
-              sizeBytes: attachment.size_bytes,
-            }),
-          ),
-      },
-    ];
-  });
-}
-
 function encodeFields(fields: TransformationConfigFields) {
   return {
     transformation_id: fields.transformationId,
@@ -359,28 +291,6 @@ function encodeFields(fields: TransformationConfigFields) {
     problem: fields.problem?.message ?? null,
     problem_at: fields.problem && encodeInstant(fields.problem.at),
     deleted: encodeBoolean(fields.deleted),
-  };
-}
-
-function decodeConfig(row: ConfigRow): TransformationConfig {
-  return {
-    id: row.id,
-    projectId: row.project_id,
-    transformationId: row.transformation_id,
-    enabled: decodeBoolean(row.enabled),
-    order: Number(row.run_order),
-    config: decodeJson<JsonObject>(row.config),
-    secretKeys: decodeJson<string[]>(row.secret_keys),
-    name: row.name,
-    description: row.description,
-    allowedHosts: decodeJson<string[]>(row.allowed_hosts),
-    problem:
-      row.problem === null
-        ? null
-        : { message: row.problem, at: decodeInstant(Number(row.problem_at)) },
-    deleted: decodeBoolean(row.deleted),
-    createdAt: decodeInstant(row.created_at),
-    updatedAt: decodeInstant(row.updated_at),
   };
 }
 

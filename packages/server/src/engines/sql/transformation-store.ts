@@ -1,31 +1,19 @@
-import type { Json, JsonObject } from "@hedgerow/core/json";
+import type { JsonObject } from "@hedgerow/core/json";
 import { configFieldsOf } from "@hedgerow/core/transformations/config-schema";
 import type { Transformation } from "@hedgerow/core/transformations/transformation";
-import {
-  type ExpressionBuilder,
-  type Insertable,
-  type Selectable,
-  sql,
-  type Transaction,
-} from "kysely";
-import type { Program } from "../../transformations/sandbox.ts";
+import { type ExpressionBuilder, type Insertable, sql, type Transaction } from "kysely";
+import type { ConfigView } from "../../transformations/transformation-config-store.ts";
 import type {
   SourceDraft,
   TransformationFields,
   TransformationStore,
 } from "../../transformations/transformation-store.ts";
 import { keepActivity } from "./activity-log.ts";
-import {
-  decodeBoolean,
-  decodeInstant,
-  decodeJson,
-  encodeBoolean,
-  encodeInstant,
-  encodeJson,
-} from "./codec.ts";
+import { decodeInstant, decodeJson, encodeBoolean, encodeInstant, encodeJson } from "./codec.ts";
 import type { Schema } from "./schema.ts";
 import type { SqlDatabase } from "./sql-database.ts";
 import { markProjectsOf, nextTransformationRevision } from "./transformation-revisions.ts";
+import { decodeTransformation, decodeVersion, viewsOf } from "./transformation-rows.ts";
 
 /** {@link TransformationStore} on SQL. */
 export function createTransformationStore(database: SqlDatabase): TransformationStore {
@@ -38,7 +26,8 @@ export function createTransformationStore(database: SqlDatabase): Transformation
           const row = await transaction
             .insertInto("transformations")
             .values({
-              ...encodeFields(fields, organizationId),
+              ...encodeFields(fields),
+              url_key: fields.identity,
               organization_id: organizationId,
               version: source ? 1 : 0,
               created_at: encodeInstant(now),
@@ -58,7 +47,7 @@ export function createTransformationStore(database: SqlDatabase): Transformation
           return transformation;
         });
       } catch (error) {
-        if (capabilities.isUniqueViolation(error)) return "duplicate-url";
+        if (capabilities.isUniqueViolation(error)) return "duplicate";
         throw error;
       }
     },
@@ -79,7 +68,7 @@ export function createTransformationStore(database: SqlDatabase): Transformation
         const row = await transaction
           .updateTable("transformations")
           .set({
-            ...encodeFields({ ...before, ...change }, before.organizationId),
+            ...encodeFields({ ...before, ...change }),
             version,
             updated_at: encodeInstant(now),
           })
@@ -98,7 +87,7 @@ export function createTransformationStore(database: SqlDatabase): Transformation
         return after;
       }),
 
-    remove: (id, check, { authorId, now, describe }) =>
+    remove: (id, check, { authorId, now, describe }, ofConfig) =>
       writes.transaction().execute(async (transaction) => {
         const revision = await nextTransformationRevision(transaction);
         const current = await transaction
@@ -110,6 +99,13 @@ export function createTransformationStore(database: SqlDatabase): Transformation
         const before = decodeTransformation(current);
         check(before);
         await markProjectsOf(transaction, id, revision);
+        for (const { view, organizationId } of await configsToGo(transaction, id)) {
+          const { drafts, authorId: byWhom } = ofConfig(view, organizationId);
+          const { projectId } = view.config;
+          for (const draft of drafts) {
+            await keepActivity(transaction, draft, { projectId, authorId: byWhom, now });
+          }
+        }
         await transaction.deleteFrom("transformations").where("id", "=", id).execute();
         await keepActivity(transaction, describe(before, null), {
           organizationId: before.organizationId,
@@ -265,13 +261,27 @@ async function insertVersion(
     .execute();
 }
 
-/**
- * What has to be unique of an address: all but its query, which may be a secret. What comes with the
- * service each organization installs for itself.
- */
-function urlKeyOf({ url, type }: TransformationFields, organizationId: string): string | null {
-  const bare = url?.split("?")[0]?.replace(/\/+$/, "").replace(BRANCH, "") || null;
-  return bare !== null && type === "repository" ? `${organizationId} ${bare}` : bare;
+/** Configs of a transformation, by id, and whose project each is in. */
+async function configsToGo(
+  transaction: Transaction<Schema>,
+  id: number,
+): Promise<readonly { readonly view: ConfigView; readonly organizationId: string }[]> {
+  const rows = await transaction
+    .selectFrom("transformation_configs")
+    .innerJoin("projects", "projects.id", "transformation_configs.project_id")
+    .selectAll("transformation_configs")
+    .select("projects.organization_id")
+    .where("transformation_id", "=", id)
+    .where("deleted", "=", encodeBoolean(false))
+    .orderBy("transformation_configs.id")
+    .execute();
+  const views = new Map(
+    (await viewsOf(transaction, rows)).map((view) => [view.config.id, view] as const),
+  );
+  return rows.flatMap((row) => {
+    const view = views.get(row.id);
+    return view ? [{ view, organizationId: row.organization_id }] : [];
+  });
 }
 
 /** Notes which stored settings are declared secret: they stay secret when they no longer are. */
@@ -301,16 +311,12 @@ async function noteSecrets(
   }
 }
 
-/** A branch of a repository is not another plugin; a folder in it is. */
-const BRANCH = /\/(?:-\/)?tree\/[^/]+$/;
-
-function encodeFields(fields: TransformationFields, organizationId: string) {
+function encodeFields(fields: TransformationFields) {
   return {
     type: fields.type,
     name: fields.name,
     description: fields.description,
     url: fields.url,
-    url_key: urlKeyOf(fields, organizationId),
     icon: fields.icon,
     config_schema: encodeJson(fields.configSchema),
     tag: fields.tag,
@@ -321,41 +327,4 @@ function encodeFields(fields: TransformationFields, organizationId: string) {
     metrics: encodeJson(fields.metrics),
     public_jobs: encodeJson(fields.publicJobs),
   } satisfies Partial<Insertable<Schema["transformations"]>>;
-}
-
-export function decodeTransformation(row: Selectable<Schema["transformations"]>): Transformation {
-  return {
-    id: row.id,
-    organizationId: row.organization_id,
-    type: row.type as Transformation["type"],
-    name: row.name,
-    description: row.description,
-    url: row.url,
-    icon: row.icon,
-    configSchema: decodeJson<Json>(row.config_schema),
-    tag: row.tag,
-    latestTag: row.latest_tag,
-    latestTagCheckedAt:
-      row.latest_tag_checked_at === null ? null : decodeInstant(row.latest_tag_checked_at),
-    isGlobal: decodeBoolean(row.is_global),
-    capabilities: decodeJson<JsonObject>(row.capabilities),
-    metrics: decodeJson<Json>(row.metrics),
-    publicJobs: decodeJson<Json>(row.public_jobs),
-    version: row.version,
-    createdAt: decodeInstant(row.created_at),
-    updatedAt: decodeInstant(row.updated_at),
-  };
-}
-
-export function decodeVersion(row: Selectable<Schema["transformation_versions"]>) {
-  return {
-    transformationId: row.transformation_id,
-    version: row.version,
-    files: decodeJson<Record<string, string>>(row.files),
-    program: row.program === null ? null : decodeJson<Program>(row.program),
-    tag: row.tag,
-    restoredFrom: row.restored_from,
-    createdAt: decodeInstant(row.created_at),
-    createdById: row.created_by,
-  };
 }
