@@ -2,8 +2,8 @@ import { Refusal } from "../http/errors.ts";
 import type { FetchedPlugin } from "./fetch-plugin.ts";
 import { type PluginLocation, shownAddress } from "./plugin-location.ts";
 import type { PreparedSource } from "./prepare-source.ts";
+import type { Asker, TransformationChange } from "./transformation-request.ts";
 import type { NewTransformation } from "./transformation-store.ts";
-import type { Asker, TransformationChange } from "./transformations.ts";
 
 const NEW: NewTransformation = {
   type: "source",

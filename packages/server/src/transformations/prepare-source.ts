@@ -4,8 +4,8 @@ import { compileSource } from "./compile-source.ts";
 import type { FetchedPlugin } from "./fetch-plugin.ts";
 import { checkPosthogVersion, type PluginManifest, readManifest } from "./plugin-manifest.ts";
 import type { Sandbox } from "./sandbox.ts";
+import type { TransformationChange } from "./transformation-request.ts";
 import type { SourceDraft } from "./transformation-store.ts";
-import type { TransformationChange } from "./transformations.ts";
 
 /** A state of a source, compiled, and what it says of the transformation. */
 export interface PreparedSource {

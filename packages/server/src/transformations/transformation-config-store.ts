@@ -2,9 +2,10 @@ import type {
   Attachment,
   Transformation,
   TransformationConfig,
+  TransformationVersion,
 } from "@hedgerow/core/transformations/transformation";
 import type { ActivityDraft } from "../activity/activity-log.ts";
-import type { CompiledVersion } from "./transformation-store.ts";
+import type { Program } from "./sandbox.ts";
 
 /** What is decided of a config; the store gives the rest. */
 export type TransformationConfigFields = Omit<
@@ -39,6 +40,11 @@ export interface ConfigWrite {
   readonly now: Date;
   /** Told the config before (`null` for a new one) and after the change. */
   readonly describe: (before: ConfigView | null, after: ConfigView) => readonly ActivityDraft[];
+}
+
+/** A version with what it was compiled to. */
+export interface CompiledVersion extends TransformationVersion {
+  readonly program: Program | null;
 }
 
 /** All that it takes to run a config. */

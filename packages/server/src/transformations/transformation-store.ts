@@ -5,7 +5,7 @@ import type {
 } from "@hedgerow/core/transformations/transformation";
 import type { ActivityDraft } from "../activity/activity-log.ts";
 import type { Program } from "./sandbox.ts";
-import type { ConfigView } from "./transformation-config-store.ts";
+import type { CompiledVersion, ConfigView } from "./transformation-config-store.ts";
 
 /** What is decided of a transformation besides its source; the store gives the rest. */
 export type TransformationFields = Omit<
@@ -26,11 +26,6 @@ export interface SourceDraft {
   readonly program: Program | null;
   readonly tag: string | null;
   readonly restoredFrom: number | null;
-}
-
-/** A version with what it was compiled to. */
-export interface CompiledVersion extends TransformationVersion {
-  readonly program: Program | null;
 }
 
 /** A version in lists: without its files, of which it tells the names. */

@@ -10,6 +10,7 @@ import { Refusal } from "../http/errors.ts";
 import { access, callerOf, organizationOf } from "../http/management-api.ts";
 import { ListOf, listAnswer, PageQuery, pageOf } from "../http/pagination.ts";
 import { pathIdOf, queryId, readId } from "../http/path-id.ts";
+import type { Asker } from "./transformation-request.ts";
 import {
   CheckedPlugin,
   CreatePluginBody,
@@ -33,7 +34,7 @@ import {
   wireVersion,
   wireVersionWithSource,
 } from "./transformations.schemas.ts";
-import type { Asker, Transformations } from "./transformations.ts";
+import type { Transformations } from "./transformations.ts";
 
 const PLUGINS = "/api/organizations/:organization_id/pipeline_transformations";
 const PLUGIN = `${PLUGINS}/:id`;

@@ -14,12 +14,13 @@ import type { MissingSettings, NewSetting } from "./lacking-settings.ts";
 import { shownAddress } from "./plugin-location.ts";
 import { configSchemaProblem, type PluginManifest } from "./plugin-manifest.ts";
 import type { FileDifference, SourcePatch } from "./source-files.ts";
-import type { CompiledVersion, VersionSummary } from "./transformation-store.ts";
+import type { CompiledVersion } from "./transformation-config-store.ts";
 import type {
   TransformationChange,
   TransformationRequest,
   TransformationView,
-} from "./transformations.ts";
+} from "./transformation-request.ts";
+import type { VersionSummary } from "./transformation-store.ts";
 
 const Schema = Type.Union([Type.Array(Type.Unknown()), AnyObject], {
   description: "Declared settings: a list of fields, or an object of them by key.",

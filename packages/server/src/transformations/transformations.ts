@@ -29,9 +29,14 @@ import {
   type SourcePatch,
 } from "./source-files.ts";
 import { describeRemoval, describeTransformation } from "./tell-changes.ts";
-import type { TransformationConfigStore } from "./transformation-config-store.ts";
+import type { CompiledVersion, TransformationConfigStore } from "./transformation-config-store.ts";
 import type {
-  CompiledVersion,
+  Asker,
+  TransformationChange,
+  TransformationRequest,
+  TransformationView,
+} from "./transformation-request.ts";
+import type {
   NewTransformation,
   SourceDraft,
   TransformationFields,
@@ -39,41 +44,6 @@ import type {
   TransformationWrite,
   VersionSummary,
 } from "./transformation-store.ts";
-
-/** Fields that a caller may give. */
-export type TransformationChange = Partial<
-  Pick<
-    TransformationFields,
-    | "type"
-    | "name"
-    | "description"
-    | "icon"
-    | "configSchema"
-    | "tag"
-    | "isGlobal"
-    | "capabilities"
-    | "metrics"
-    | "publicJobs"
-  >
->;
-
-/** What a caller says of a new transformation. */
-export interface TransformationRequest extends TransformationChange {
-  readonly url?: string | null;
-  /** Files of what is written here. */
-  readonly source?: TransformationFiles;
-}
-
-export interface TransformationView {
-  readonly transformation: Transformation;
-  readonly organizationName: string;
-}
-
-/** Who asks: everything is seen and changed as a member of an organization. */
-export interface Asker {
-  readonly organizationId: string;
-  readonly userId: number;
-}
 
 /**
  * Transformations as their organizations handle them. Those that an organization does not see are
