@@ -6,7 +6,6 @@ import { findEntry, loaderOf, plainPath } from "./find-entry.ts";
 import { CONSTANT_HOLDER, deferAssignments, isLateAssignment } from "./late-assignments.ts";
 import { readAliases, resolveAlias } from "./path-aliases.ts";
 import { resolvePackage, resolvePath } from "./resolve-package.ts";
-import { markStacks, readStacks, STACK_READERS } from "./stack-reads.ts";
 
 /** What a source becomes before it is run: the text of one function expression, and where it came from. */
 export type Bundle =
@@ -201,7 +200,6 @@ async function bundleOnce(
         },
         // Given here, so that none is looked for on the disk.
         tsconfigRaw: { compilerOptions: { experimentalDecorators: true } },
-        ...markStacks(files),
         plugins: [inMemory(files, main, library, scripts, format)],
       }),
     );
@@ -210,15 +208,12 @@ async function bundleOnce(
     if (code.length > MAX_CODE_LENGTH) {
       return refuse({ file: main, line: 0, column: 0, message: "the bundled source is too large" });
     }
-    const { code: read, hasReads } = readStacks(code);
-    const before =
-      (LAST_MATCH.test(code) ? 'require_guest("last-match");' : "") +
-      (hasReads ? `var ${STACK_READERS} = require_guest("stack");` : "");
+    const before = LAST_MATCH.test(code) ? 'require_guest("last-match");' : "";
     const parameters = `exports, module, require, require_guest, __expose, ${CONSTANT_HOLDER}, __offer`;
     const start = format === "esm" ? "async function" : "function";
     return {
       kind: "bundled",
-      code: `(${start} (${parameters}) {${before}\n${withFixedHelpers(restoreNames(read, files))}\n})`,
+      code: `(${start} (${parameters}) {${before}\n${withFixedHelpers(restoreNames(code, files))}\n})`,
       sourceMap,
     };
   } catch (error) {

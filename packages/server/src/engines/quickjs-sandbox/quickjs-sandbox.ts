@@ -16,6 +16,7 @@ import {
   type StartOutcome,
 } from "../../transformations/sandbox.ts";
 import { SourceBundler } from "./bundle-source.ts";
+import { withOwnTraces } from "./engine-traces.ts";
 import { loadGuestTexts } from "./guest-texts.ts";
 import { SandboxInstance } from "./sandbox-instance.ts";
 import type { FromThread } from "./sandbox-messages.ts";
@@ -73,8 +74,8 @@ export class QuickJsSandbox implements Sandbox {
     // Code that tampers with how JSON is written has a hand in what is told of it.
     const told = readJson(text);
     if (!isOk) {
-      const [message, stack] = Array.isArray(told) ? told.map(String) : [];
-      const problem = placeOf(message ?? UNREADABLE, stack, bundle.sourceMap);
+      const [message, trace] = Array.isArray(told) ? told.map(String) : [];
+      const problem = placeOf(message ?? UNREADABLE, trace, bundle.sourceMap);
       return { kind: "refused", problems: [problem] };
     }
     const program = programOf(bundle.code, told);
@@ -120,7 +121,7 @@ export class QuickJsSandbox implements Sandbox {
 
   async #readResources(): Promise<ThreadResources> {
     const [bytes, guestTexts] = await Promise.all([readFile(enginePath()), loadGuestTexts()]);
-    const wasmModule = await WebAssembly.compile(bytes);
+    const wasmModule = await WebAssembly.compile(withOwnTraces(bytes));
     return { wasmModule, guestTexts, privateNetworks: this.#privateNetworks };
   }
 
@@ -256,10 +257,10 @@ function programOf(code: string, told: Json): Program | null {
 
 /**
  * Where an error was thrown while loading, in the files of the source.
- * @param stack nothing for what was no error, absent where nothing was thrown
+ * @param trace nothing for what was no error, absent where nothing was thrown
  */
-function placeOf(message: string, stack: string | undefined, sourceMap: string): SourceProblem {
-  const place = /index\.js:(\d+)(?::(\d+))?/.exec(stack ?? "");
+function placeOf(message: string, trace: string | undefined, sourceMap: string): SourceProblem {
+  const place = /index\.js:(\d+)(?::(\d+))?/.exec(trace ?? "");
   if (place !== null) {
     // The first line of the program is the sandbox's own.
     const line = Number(place[1]) - 2;
@@ -271,7 +272,7 @@ function placeOf(message: string, stack: string | undefined, sourceMap: string):
     }
   }
   const thrown =
-    stack === "" ? `${message} (thrown while loading; only an Error tells where)` : message;
+    trace === "" ? `${message} (thrown while loading; only an Error tells where)` : message;
   return { file: "", line: 0, column: 0, message: thrown };
 }
 

@@ -518,6 +518,44 @@ describe("sources of published transformations", () => {
       "what is captured",
       `const o = { name: "N", message: "m" }; Error.captureStackTrace(o); return o.stack`,
     ],
+    ["one by a name in quotes", `return new Error("x")["stack"]`],
+    [
+      "one by a name that is computed",
+      `const told = {}; for (const key of ["name", "message", "stack"]) told[key] = new Error("x")[key]; return told.stack`,
+    ],
+    ["one that may be missing further on", `return { a: { b: new Error("x") } }?.a.b.stack`],
+    ["one by reflection", `return Reflect.get(new RangeError("x"), "stack")`],
+    [
+      "one that is written with all names",
+      `const e = new Error("x"); return JSON.parse(JSON.stringify(e, Object.getOwnPropertyNames(e))).stack`,
+    ],
+    [
+      "a copy of one",
+      `const copy = Object.create(Error.prototype, Object.getOwnPropertyDescriptors(new Error("x"))); return copy.stack`,
+    ],
+    [
+      "a copy of one by its names",
+      `const e = new Error("x"), copy = {}; for (const key of Reflect.ownKeys(e)) Object.defineProperty(copy, key, Object.getOwnPropertyDescriptor(e, key)); return copy.stack`,
+    ],
+    ["what inherits from one", `return Object.create(new Error("x")).stack`],
+    ["one behind a proxy", `return new Proxy(new Error("x"), {}).stack`],
+    ["one that is frozen", `const e = Object.freeze(new Error("x")); e.stack; return e.stack`],
+    [
+      "one that is thrown again",
+      `const e = new Error("x"); e.stack; e.message = "y"; try { throw e } catch (again) { return again.stack }`,
+    ],
+    [
+      "one whose own was set and that is thrown",
+      `try { const e = new Error("x"); e.stack = "own"; throw e } catch (e) { return e.stack }`,
+    ],
+    [
+      "what is captured and named later",
+      `const o = { message: "m" }; Error.captureStackTrace(o); o.name = "Later"; return o.stack`,
+    ],
+    [
+      "one of a class in the style before classes",
+      `function Own(m) { Error.call(this, m); Error.captureStackTrace(this, Own); this.message = m } Own.prototype = Object.create(Error.prototype, { name: { value: "Own" } }); return new Own("x").stack`,
+    ],
     [
       "what is no error",
       `return [{ stack: [1] }.stack[0], "text".stack, { a: null }.a?.stack, [].stack === undefined].join()`,
@@ -564,6 +602,14 @@ describe("sources of published transformations", () => {
     [
       "objects without a prototype",
       `const o = Object.create(null); o.stack = 1; const { stack, ...rest } = o; return [o.stack, stack, rest, /(?<stack>a)/.exec("a").groups.stack, o?.stack]`,
+    ],
+    [
+      "errors that are listed",
+      `const e = new Error("x", { cause: 1 }); const keys = (o) => [Object.keys(o), Object.entries({ ...o }), JSON.stringify(o)]; const all = (o) => [Object.getOwnPropertyNames(o).sort(), Reflect.ownKeys(o).sort(), Object.keys(Object.getOwnPropertyDescriptors(o)).sort(), Object.hasOwn(o, "stack")]; const frozen = Object.freeze(new Error("y")); const o = { a: 1 }; Error.captureStackTrace(o); return [keys(e), all(e), keys(e), all(o), keys(o), "stack" in new Error(), "stack" in {}, all(new Proxy({ b: 1 }, {})), Object.getOwnPropertyNames("text"), Error.prototype.stack === undefined, Object.getOwnPropertyNames(frozen).sort()]`,
+    ],
+    [
+      "what has set its own",
+      `function Own(m) { this.message = m; this.stack = "own" } Own.prototype = Object.create(Error.prototype); const e = new Error("x"); e.stack = 5; class Field extends Error { stack = "field" } const f = new Error("f"); Object.defineProperty(f, "stack", { get: () => 1 }); return [Object.keys(new Own("z")), e.stack, Object.keys(e), new Field().stack, Object.keys(new Field()), f.stack]`,
     ],
     [
       "an accessor that reads its parent's",

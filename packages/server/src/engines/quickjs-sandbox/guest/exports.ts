@@ -10,6 +10,7 @@ import {
   without,
 } from "./intrinsics.ts";
 import { requireGuest } from "./require.ts";
+import { traceOf } from "./stacks.ts";
 import { write } from "./write.ts";
 
 const NAMES = [
@@ -32,7 +33,7 @@ let found: Exports[] = [];
 /** Why code that awaits something while it loads is not loaded, in the words of {@link load}. */
 let loading = "";
 
-/** Loads the code; the error with its stack, or nothing. */
+/** Loads the code; the error with its trace, or nothing. */
 export function load(code: unknown): string {
   try {
     findExports(code);
@@ -48,8 +49,8 @@ export function loaded(): string {
 }
 
 function tellThrown(error: unknown): string {
-  const stack = error instanceof Error && typeof error.stack === "string" ? error.stack : "";
-  return write([describeThrown(error).slice(0, 4_000), stack]);
+  const trace = error instanceof Error ? traceOf(error) : "";
+  return write([describeThrown(error).slice(0, 4_000), trace]);
 }
 
 /** Runs the code and finds what it defines: exported in any way, or only named. */

@@ -1,7 +1,7 @@
 import { defineLater } from "./define-later.ts";
 import { type AnyFunction, apply, put } from "./intrinsics.ts";
 import { part } from "./load-part.ts";
-import { captureStackTrace } from "./stacks.ts";
+import { giveStacks } from "./stacks.ts";
 
 const always = () => true;
 
@@ -27,10 +27,7 @@ export function completeLanguage(): void {
       Object.defineProperty(Symbol, name, { value: Symbol(`Symbol.${name}`) });
     }
   }
-  Object.assign(Error, { captureStackTrace, stackTraceLimit: 10 });
-  for (const name of ["captureStackTrace", "stackTraceLimit"]) {
-    Object.defineProperty(Error, name, { enumerable: false });
-  }
+  giveStacks();
 }
 
 /** A method that QuickJS answers without regard to languages, or not at all. */

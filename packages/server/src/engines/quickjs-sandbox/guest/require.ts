@@ -3,11 +3,9 @@ import { RetryError } from "./errors.ts";
 import { type Exports, without } from "./intrinsics.ts";
 import { keepLastMatch } from "./last-match.ts";
 import { part } from "./load-part.ts";
-import { stackReaders } from "./stacks.ts";
 
-/** What the bundler asks for before sources that read the last match, or stacks. */
+/** What the bundler asks for before sources that read the last match. */
 const LAST_MATCH = "last-match";
-const STACK = "stack";
 
 /** How the bundler asks for a package that is not here. */
 const ABSENT = "absent:";
@@ -51,8 +49,6 @@ export function requireGuest(name: unknown): unknown {
       return part("crypto")["zlib"];
     case LAST_MATCH:
       return keepLastMatch();
-    case STACK:
-      return stackReaders();
     default:
       if (bare.startsWith(ABSENT)) return absentPackage(bare.slice(ABSENT.length), "");
       throw new Error(`Cannot import "${bare}": there is no such module here`);

@@ -1,64 +1,84 @@
+import { TRACE } from "../engine-traces.ts";
 import { describeThrown } from "./errors.ts";
-import { defineProperty, getOwnPropertyDescriptor, put, without } from "./intrinsics.ts";
+import {
+  apply,
+  defineProperty,
+  deleteProperty,
+  getOwnPropertyDescriptor,
+  put,
+  without,
+} from "./intrinsics.ts";
 
-/** How a line of the engine's stacks begins; and those of the guest itself. */
-const FRAME = "    at ";
+/** How a line of the engine's traces begins where the guest itself is at work. */
 const OWN_FRAME = "(sandbox.js:";
 const APPLY_FRAME = "    at apply (native)";
 
-/** Whose stack was captured without their being errors; whose stack has its first line, which stays so. */
-const captured = new WeakSet<object>();
-const headed = new WeakSet<object>();
+type Traced = { readonly [TRACE]?: unknown };
 
-/** The `stack` of something: that of an error as V8 has it, what anything else has as it is. */
-function stackOf(value: { readonly stack?: unknown }): unknown {
-  const { stack } = value;
-  if (typeof stack !== "string" || typeof value !== "object") return stack;
-  if ((!captured.has(value) && !(value instanceof Error)) || headed.has(value)) return stack;
-  const own = getOwnPropertyDescriptor(value, "stack");
-  if (own === undefined || own.value !== stack) return stack;
-  const whole = wholeStack(value, stack);
-  if (whole === stack) return stack;
-  if (own.writable === true && own.configurable === true) {
-    put(value, "stack", whole, own.enumerable);
-    headed.add(value);
-  }
-  return whole;
-}
+const { includes } = Array.prototype;
 
-/** What the bundler puts in place of what reads `stack`, made when it is first asked for. */
-export function stackReaders(): object {
-  const mended = Symbol("stack");
-  // Patterns ask for this before they ask for the stack.
-  const property: PropertyDescriptor & ThisType<object> = {
-    get() {
-      stackOf(this);
-    },
-  };
-  defineProperty(Error.prototype, mended, without(property));
-  const within = (value: { readonly stack?: unknown } | null | undefined) =>
-    value === null || value === undefined ? undefined : { stack: stackOf(value) };
-  return { of: stackOf, within, mended };
-}
-
-/** What V8 offers to classes of errors. */
-export function captureStackTrace(target: object): void {
-  put(target, "stack", new Error().stack);
-  captured.add(target);
-  headed.delete(target);
+/** Where an error was made, in the engine's words; nothing for what has no trace. */
+export function traceOf(error: object): string {
+  const trace = (error as Traced)[TRACE];
+  return typeof trace === "string" ? trace : "";
 }
 
 /** An error with its stack, where it has one. */
 export function describeError(error: Error): string {
-  return typeof error.stack === "string" ? wholeStack(error, error.stack) : describeThrown(error);
+  const { stack } = error;
+  return typeof stack === "string" && stack !== "" ? stack : describeThrown(error);
 }
 
-/** A stack as V8 has it: with what was thrown in its first line, and without the guest's own calls. */
-function wholeStack(error: object, stack: string): string {
-  if (stack !== "" && !stack.startsWith(FRAME)) return stack;
+/**
+ * Gives errors the `stack` that V8 gives them: what was thrown and where, written when it is first
+ * read, and from then on a value of their own.
+ */
+export function giveStacks(): void {
+  defineProperty(Error.prototype, "stack", accessor());
+  put(Error, "captureStackTrace", captureStackTrace);
+  put(Error, "stackTraceLimit", 10);
+  listStacks(Object, "getOwnPropertyNames");
+  listStacks(Reflect, "ownKeys");
+  describeStacks();
+}
+
+/** What V8 offers to classes of errors. */
+function captureStackTrace(target: object): void {
+  put(target, TRACE, traceOf(new Error()));
+  defineProperty(target, "stack", accessor());
+}
+
+function accessor(): PropertyDescriptor {
+  return without({ get: readStack, set: writeStack, configurable: true, enumerable: false });
+}
+
+function readStack(this: object | undefined): unknown {
+  const trace = (this as Traced | undefined)?.[TRACE];
+  if (this === undefined || typeof trace !== "string") return undefined;
+  const stack = headOf(this as Error) + framesOf(trace);
+  if (hasTrace(this)) put(this, "stack", stack);
+  return stack;
+}
+
+/** What is no error itself is given a plain property, as if nobody knew of stacks. */
+function writeStack(this: object, value: unknown): void {
+  put(this, "stack", value, !hasTrace(this));
+}
+
+function hasTrace(target: object): boolean {
+  return getOwnPropertyDescriptor(target, TRACE) !== undefined;
+}
+
+function headOf({ name = "Error", message = "" }: Error): string {
+  const [kind, text] = [String(name), String(message)];
+  return kind === "" || text === "" ? kind + text : `${kind}: ${text}`;
+}
+
+/** As many lines of a trace as are asked for, without the guest's own calls. */
+function framesOf(trace: string): string {
   const { stackTraceLimit: limit } = Error as unknown as { stackTraceLimit: unknown };
-  const lines = stack.split("\n");
-  let text = headOf(error as Error);
+  const lines = trace.split("\n");
+  let text = "";
   let left = typeof limit === "number" ? limit : 0;
   for (let at = 0; at < lines.length && left > 0; at += 1) {
     const line = lines[at] as string;
@@ -70,8 +90,32 @@ function wholeStack(error: object, stack: string): string {
   return text;
 }
 
-function headOf(error: Error): string {
-  const name = error.name === undefined ? "Error" : String(error.name);
-  const message = error.message === undefined ? "" : String(error.message);
-  return name === "" || message === "" ? name + message : `${name}: ${message}`;
+/** Lists of names tell `stack` in place of the trace that it is made of. */
+function listStacks(holder: object, name: string): void {
+  const native = (holder as Record<string, (target: object) => PropertyKey[]>)[name];
+  if (native === undefined) return;
+  const listed = {
+    [name](target: object): PropertyKey[] {
+      const names = native(target);
+      if (!apply(includes, names, [TRACE])) return names;
+      apply(readStack, target, []);
+      return ["stack", ...names.filter((key) => key !== TRACE && key !== "stack")];
+    },
+  };
+  put(holder, name, listed[name]);
+}
+
+function describeStacks(): void {
+  const native = Object.getOwnPropertyDescriptors;
+  const { getOwnPropertyDescriptors } = {
+    getOwnPropertyDescriptors(target: object): Record<PropertyKey, PropertyDescriptor> {
+      const described: Record<PropertyKey, PropertyDescriptor> = native(target);
+      if (described[TRACE] === undefined) return described;
+      apply(readStack, target, []);
+      const again: Record<PropertyKey, PropertyDescriptor> = native(target);
+      deleteProperty(again, TRACE);
+      return again;
+    },
+  };
+  put(Object, "getOwnPropertyDescriptors", getOwnPropertyDescriptors);
 }
