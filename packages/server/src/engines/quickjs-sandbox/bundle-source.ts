@@ -1,9 +1,10 @@
 import { build, type Message, type Plugin } from "esbuild";
 import type { SourceFiles, SourceProblem } from "../../transformations/sandbox.ts";
+import { absentFolder, countSteps } from "./absent-folder.ts";
 import { fixHelpers } from "./bundler-helpers.ts";
 import { esbuildService } from "./esbuild-service.ts";
 import { findEntry, loaderOf, plainPath } from "./find-entry.ts";
-import { CONSTANT_HOLDER, deferAssignments, isLateAssignment } from "./late-assignments.ts";
+import { CONSTANT_HOLDER, deferFailures, isLateFailure } from "./late-failures.ts";
 import { readAliases, resolveAlias } from "./path-aliases.ts";
 import { resolvePackage, resolvePath } from "./resolve-package.ts";
 
@@ -75,9 +76,11 @@ const MAX_SOURCE_LENGTH = 8_000_000;
 const MAX_CODE_LENGTH = 4_000_000;
 const MAX_FILES = 2_000;
 const MAX_PROBLEMS = 20;
-/** So often a source is bundled again with constants that are assigned to, and with so many at most. */
+/** So often a source is bundled again with what fails late, and with so much of it at most. */
 const MAX_ROUNDS = 10;
 const MAX_DEFERRED = 200;
+/** How many steps upwards the paths in a file may have together: whoever looks for one has to know. */
+const MAX_STEPS = 5_000;
 /** How deep brackets may nest in a file: deeper ones exhaust the stack of whoever parses them. */
 const MAX_NESTING = 2_000;
 /** How the bundler writes a class that it renamed. */
@@ -93,6 +96,8 @@ const FIRST_MODULE = /^\/\/ (?:source|guest-module):/m;
 const AWAITS = "Top-level await is currently not supported";
 
 const CANNOT_IMPORT = "Cannot import ";
+/** The last such line counts: what a file says of how it was made is neither looked for nor believed. */
+const NO_SOURCE_MAP = "\n//# sourceMappingURL=none";
 const SCRIPT = /\.[cm]?js$/;
 /** How the guest is asked for a package that is not here. */
 const ABSENT = "absent:";
@@ -146,25 +151,24 @@ async function bundleFrom(
   // Stays the same: what is deferred moves no line.
   const before = library === null ? 0 : (files[library] ?? "").split("\n").length;
   const placeOf = (message: Message) => placeIn(message, before, library, main);
-  for (const isShorthand of first.messages.some(isLateAssignment) ? [false, true] : []) {
+  for (const isShorthand of first.messages.some(isLateFailure) ? [false, true] : []) {
     let later: SourceFiles | null = files;
     let outcome: Bundle | NotBundled = first;
     let count = 0;
     for (let round = 0; round < MAX_ROUNDS && outcome.kind === "failed"; round += 1) {
-      count += outcome.messages.filter(isLateAssignment).length;
+      count += outcome.messages.filter(isLateFailure).length;
       if (count > MAX_DEFERRED) break;
-      later = deferAssignments(later, outcome.messages, placeOf, isShorthand);
+      later = deferFailures(later, outcome.messages, placeOf, isShorthand);
       if (later === null) break;
       outcome = await bundleOnce(later, main, library, scripts, format);
     }
     if (outcome.kind !== "failed") return outcome;
   }
-  const lines = (files[main] ?? "").split("\n");
   return {
     kind: "refused",
     problems: first.messages
       .slice(0, MAX_PROBLEMS)
-      .map((message) => describe(message, placeOf(message), main, lines)),
+      .map((message) => describe(message, placeOf(message), files)),
   };
 }
 
@@ -253,6 +257,10 @@ function findExcess(files: SourceFiles): SourceProblem | null {
     if (loaderOf(path) !== "text" && nestsTooDeep(text)) {
       return { file: path, line: 0, column: 0, message: `nested deeper than ${MAX_NESTING}` };
     }
+    if (loaderOf(path) === "code" && countSteps(text) > MAX_STEPS) {
+      const message = `more than ${MAX_STEPS} steps upwards in paths`;
+      return { file: path, line: 0, column: 0, message };
+    }
   }
   if (length <= MAX_SOURCE_LENGTH) return null;
   return { file: "", line: 0, column: 0, message: `more than ${MAX_SOURCE_LENGTH} characters` };
@@ -322,8 +330,14 @@ function inMemory(
           return { contents: text, loader: path.endsWith(".d.ts") ? "empty" : loader };
         const before = library === null || path !== main ? "" : `${textOf(files, library)}\n`;
         const after = path === main ? `\n;${exposure()}` : "";
-        return { contents: before + text + after, loader: languageOf(path, scripts) };
+        return {
+          contents: before + text + after + NO_SOURCE_MAP,
+          loader: languageOf(path, scripts),
+          resolveDir: absentFolder(before + text),
+        };
       });
+      // Whatever else the bundler comes by lies on the disk.
+      onLoad({ filter: /.*/ }, ({ path }) => ({ errors: [{ text: `${CANNOT_IMPORT}"${path}"` }] }));
     },
   };
 }
@@ -397,22 +411,19 @@ function placeIn(
   return line <= before ? { file: library, line } : { file, line: line - before };
 }
 
-/**
- * A message in terms of the given files: what is put before and after the main file is not theirs.
- * @param lines of the main file
- */
+/** A message in terms of the given files: what is put before and after them is not theirs. */
 function describe(
   { text, location }: Message,
   place: ReturnType<typeof placeIn>,
-  main: string,
-  lines: readonly string[],
+  files: SourceFiles,
 ): SourceProblem {
   if (location === null || place === undefined)
     return { file: "", line: 0, column: 0, message: text };
   const { file, line } = place;
   // Columns are counted in bytes.
   const column = Buffer.from(location.lineText).subarray(0, location.column).toString().length + 1;
-  if (file !== main || line <= lines.length) return { file, line, column, message: text };
+  const lines = (files[file] ?? "").split("\n");
+  if (line <= lines.length) return { file, line, column, message: text };
   // Something is open at the end of the file.
   return {
     file,

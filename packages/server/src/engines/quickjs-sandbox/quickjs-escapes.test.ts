@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, relative } from "node:path";
 import { Worker } from "node:worker_threads";
 import { afterAll, afterEach, describe, expect, it, vi } from "vitest";
 import { DEFAULT_LIMITS, sandboxLimitsOf } from "../../transformations/sandbox.ts";
@@ -116,6 +119,71 @@ describe("what code in the sandbox can see", () => {
     expect(outcome).toMatchObject({
       kind: "refused",
       problems: [{ file: "index.js", line: 1, message: expect.stringContaining("Cannot import") }],
+    });
+  });
+
+  it.each([
+    ["joined", (path: string) => `require("${path}/" + name + ".json")`],
+    ["joined of pieces", (path: string) => `require("." + "./" + ("${path}/" + name) + ".json")`],
+    [
+      "written with escapes",
+      (path: string) => `require(\`${path.replaceAll("..", "\\x2e\\u{2E}")}/\${name}.json\`)`,
+    ],
+    [
+      "imported",
+      (path: string) => `await import(name ? "${path}/" + name : \`${path}/\${name}.json\`)`,
+    ],
+  ])(
+    "[TS-6] finds no file of the host by a path that is put together, when %s",
+    async (_how, use) => {
+      const folder = mkdtempSync(join(tmpdir(), "hedgerow-"));
+      try {
+        writeFileSync(join(folder, "key.json"), JSON.stringify({ secret }));
+        for (const path of [
+          `${"../".repeat(40)}.${folder}`,
+          relative(process.cwd(), folder),
+          ".",
+        ]) {
+          const source = `export async function processEvent(event) {
+          const name = "key";
+          try { event.properties.found = ${use(path.startsWith(".") ? path : `./${path}`)} }
+          catch (error) { event.properties.found = "nothing" }
+          return event;
+        }`;
+          const files = { "index.js": `import "./deep/er.js"; ${source}`, "deep/er.js": "// ../" };
+          expect(await propertiesAfter(sandbox, files)).toEqual({ found: "nothing" });
+        }
+      } finally {
+        rmSync(folder, { recursive: true });
+      }
+    },
+  );
+
+  it("[TS-6] refuses a source with more steps upwards than can be told from those to the host", async () => {
+    const compile = (steps: number) =>
+      sandbox.compile({
+        "index.js": `export const processEvent = (event) => event; // ${"../".repeat(steps)}`,
+      });
+    expect((await compile(5_000)).kind).toBe("compiled");
+    expect(await compile(5_001)).toMatchObject({
+      kind: "refused",
+      problems: [{ file: "index.js", message: "more than 5000 steps upwards in paths" }],
+    });
+  });
+
+  it("[TS-3] tells places in the given files, whatever they say of how they were made", async () => {
+    const map = { version: 3, sources: ["made.ts"], names: [], mappings: "AAAA" };
+    const encoded = Buffer.from(JSON.stringify(map)).toString("base64");
+    const made = `//# sourceMappingURL=data:application/json;base64,${encoded}`;
+    const compile = (text: string) =>
+      sandbox.compile({ "index.js": `import "./b"`, "b.js": `${text}\n${made}` });
+    expect(await compile("const a = 1;\n  throw new Error('no')")).toMatchObject({
+      problems: [{ file: "b.js", line: 2, column: 13 }],
+    });
+    expect(await compile("const a = 1;\nif (a) {")).toMatchObject({
+      problems: [
+        { file: "b.js", line: 3, column: made.length + 1, message: "Unexpected end of file" },
+      ],
     });
   });
 

@@ -1,7 +1,7 @@
 import { performance } from "node:perf_hooks";
 import type { Message } from "esbuild";
 import { describe, expect, it } from "vitest";
-import { deferAssignments } from "./late-assignments.ts";
+import { deferFailures } from "./late-failures.ts";
 
 /** What the bundler says of each place of the form `x =` or `x }`, in bytes. */
 function messagesOf(file: string, text: string): Message[] {
@@ -29,7 +29,7 @@ const placeOf = ({ location }: Message) =>
   location === null ? undefined : { file: location.file, line: location.line };
 
 function defer(text: string, isShorthand = false) {
-  return deferAssignments(
+  return deferFailures(
     { "a.js": text, "b.js": "" },
     messagesOf("a.js", text),
     placeOf,
@@ -60,7 +60,7 @@ describe("assignments to constants that are deferred", () => {
     const text = `${"x = 1;\n".repeat(2_000)}${"// text\n".repeat(50_000)}`;
     const messages = messagesOf("a.js", text);
     const startedAt = performance.now();
-    deferAssignments({ "a.js": text }, messages, placeOf, false);
+    deferFailures({ "a.js": text }, messages, placeOf, false);
     expect(performance.now() - startedAt).toBeLessThan(1_000);
   });
 });

@@ -6,19 +6,23 @@ export type Place = (
   message: Message,
 ) => { readonly file: string; readonly line: number } | undefined;
 
-/** What the bundler refuses that engines only find out when it happens. */
+/** What the bundler refuses that engines only find out when it happens: assignments to constants, */
 const ASSIGNMENT =
   /^Cannot assign to "(.+)" because it is a constant$|^Cannot assign to import "(.+)"$/;
+/** and imports of a path that is put together, which the bundler would look for on the disk. */
+const COMPUTED_PATH = /^Could not resolve (?:require|import)\("/;
+/** What is put before such a path: a text of which the bundler does not see that it is empty. */
+const UNSEEN = '"".concat()+';
 
 /** What a source is given to hold constants, by the name that is put into it. */
 export const CONSTANT_HOLDER = "__constant";
 
-/** Whether a message tells of an assignment to a constant, or to what is imported. */
-export function isLateAssignment({ text }: Message): boolean {
-  return ASSIGNMENT.test(text);
+/** Whether a message tells of what fails only when it happens. */
+export function isLateFailure({ text }: Message): boolean {
+  return ASSIGNMENT.test(text) || COMPUTED_PATH.test(text);
 }
 
-/** A constant that is assigned to: where its name stands in its file, in bytes. */
+/** A constant that is assigned to, or a path that is put together: where it stands in its file, in bytes. */
 interface Deferred {
   readonly line: number;
   readonly column: number;
@@ -31,12 +35,13 @@ const MAX_LOOK = 10_000;
 const NEWLINE = 0x0a;
 
 /**
- * The files with constants that are assigned to (`x = 1`) written so that this fails when it is done,
- * as it does in Node.js: `__constant(x).value = 1`. Nothing else of a line moves to another one.
+ * The files with what fails late written so that it fails when it is done, as it does in Node.js: a
+ * constant that is assigned to (`x = 1`) as `__constant(x).value = 1`, and a path that is put together
+ * so that the bundler leaves it alone. Nothing moves to another line.
  * @param isShorthand how those in braces are written that may stand in a pattern, `({ x } = y)`
  * @returns `null` where none of the messages can be dealt with
  */
-export function deferAssignments(
+export function deferFailures(
   files: SourceFiles,
   messages: readonly Message[],
   placeOf: Place,
@@ -45,7 +50,7 @@ export function deferAssignments(
   const byFile = new Map<string, Deferred[]>();
   for (const message of messages) {
     const { location, text } = message;
-    const place = isLateAssignment(message) ? placeOf(message) : undefined;
+    const place = isLateFailure(message) ? placeOf(message) : undefined;
     if (location === null || place === undefined || !Object.hasOwn(files, place.file)) continue;
     const of = byFile.get(place.file) ?? [];
     byFile.set(place.file, of);
@@ -59,7 +64,7 @@ export function deferAssignments(
   return Object.keys(deferred).length === 0 ? null : { ...files, ...deferred };
 }
 
-/** One file's text with its assignments deferred; `null` where it has none. */
+/** One file's text with its failures deferred; `null` where it has none. */
 function deferIn(text: string, of: readonly Deferred[], isShorthand: boolean): string | null {
   // Columns are counted in bytes.
   const bytes = Buffer.from(text);
@@ -77,6 +82,11 @@ function deferIn(text: string, of: readonly Deferred[], isShorthand: boolean): s
     }
     const start = lineStart + place.column;
     if (line !== place.line || start < done) continue;
+    if (COMPUTED_PATH.test(place.text)) {
+      parts.push(bytes.toString("utf8", done, start), UNSEEN);
+      done = start;
+      continue;
+    }
     const end = start + place.length;
     const name = bytes.toString("utf8", start, end);
     if (!place.text.includes(`"${name}"`) || bytes[start - 1] === DOT) continue;
