@@ -110,7 +110,7 @@ await build({
 });
 // What runs inside of the sandbox before transformations: scripts that are read as texts.
 await build({
-  entryPoints: ["core", "web", "crypto", "intl", "buffer", "node"].map((name) =>
+  entryPoints: ["core", "url", "web", "fetch", "crypto", "intl", "buffer", "node"].map((name) =>
     join(guest, `${name}.ts`),
   ),
   outdir: join(draft, "guest"),

@@ -169,18 +169,22 @@ test("redirects are followed, handed over or refused", async () => {
   });
 });
 
-test("a post that is sent elsewhere asks there, without its body", async () => {
+test("a post that is sent elsewhere asks there, without its body and what tells of that", async () => {
   seen.length = 0;
   const outcome = await requestGuarded(at("/away"), {
     ...open,
     isAllowed: () => true,
     method: "POST",
+    headers: { "Content-Type": "text/plain" },
     body: "secret",
   });
-  expect(outcome).toMatchObject({ status: 200 });
-  expect(seen.map(({ method, headers }) => [method, headers["content-length"]])).toEqual([
-    ["POST", "6"],
-    ["GET", undefined],
+  expect(outcome).toMatchObject({ status: 200, statusText: "OK" });
+  const told = seen.map(({ method, headers }) => {
+    return [method, headers["content-length"], headers["content-type"]];
+  });
+  expect(told).toEqual([
+    ["POST", "6", "text/plain"],
+    ["GET", undefined, undefined],
   ]);
 });
 

@@ -31,6 +31,8 @@ export interface GuardedRequestOptions {
 export interface GuardedAnswer {
   readonly kind: "answered";
   readonly status: number;
+  /** What the server calls the status. */
+  readonly statusText: string;
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
   readonly body: Buffer;
   /** Where the answer came from after redirects. */
@@ -50,6 +52,10 @@ export type GuardedOutcome =
 
 /** Headers that a redirect to another host must not carry along. */
 const SECRET_HEADERS = new Set(["authorization", "cookie", "private-token"]);
+/** Headers that speak of a body, and go with it. */
+const BODY_HEADERS = new Set(
+  ["encoding", "language", "length", "location", "type"].map((name) => `content-${name}`),
+);
 
 /**
  * Asks an HTTP server on behalf of somebody who must not reach the inside of this network: the
@@ -108,17 +114,21 @@ export async function requestGuarded(
       return { kind: "refused", reason: "url", detail: "The redirect leads to no URL." };
     }
     if (next.host !== url.host || next.protocol !== url.protocol) {
-      headers = Object.fromEntries(
-        Object.entries(headers).filter(([name]) => !SECRET_HEADERS.has(name.toLowerCase())),
-      );
+      headers = without(headers, SECRET_HEADERS);
     }
     if (answer.status === 303 || (answer.status < 303 && method === "POST")) {
       method = "GET";
       body = undefined;
+      headers = without(headers, BODY_HEADERS);
     }
     from = url;
     url = next;
   }
+}
+
+function without(headers: Readonly<Record<string, string>>, names: ReadonlySet<string>) {
+  const kept = Object.entries(headers).filter(([name]) => !names.has(name.toLowerCase()));
+  return Object.fromEntries(kept);
 }
 
 class PrivateAddress extends Error {}
@@ -198,7 +208,7 @@ function ask(
         });
         response.on("error", fail);
         response.on("end", async () => {
-          const { statusCode: status = 0, headers } = response;
+          const { statusCode: status = 0, statusMessage: statusText = "", headers } = response;
           const encoding = staysPacked ? undefined : headers["content-encoding"];
           const unpacked = await unpackAnswer(Buffer.concat(chunks), encoding, maxBytes);
           if (unpacked === "too-large") return resolve(tooLarge);
@@ -206,7 +216,8 @@ function ask(
             const detail = `${shown(url)}: its answer cannot be unpacked (${encoding}).`;
             return resolve({ kind: "failed", detail });
           }
-          resolve({ kind: "answered", status, headers, body: unpacked, url: url.href });
+          const answer = { status, statusText, headers, body: unpacked, url: url.href };
+          resolve({ kind: "answered", ...answer });
         });
       },
     );

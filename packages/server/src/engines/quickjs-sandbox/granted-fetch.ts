@@ -1,4 +1,3 @@
-import { STATUS_CODES } from "node:http";
 import { isJsonObject, type Json, ownValue } from "@hedgerow/core/json";
 import { isGrantedHost } from "../../platform/granted-hosts.ts";
 import { requestGuarded } from "../../platform/guarded-request.ts";
@@ -59,7 +58,7 @@ export async function fetchGranted(
   if (outcome.kind !== "answered") throw new Error(`TypeError: fetch failed: ${outcome.detail}`);
   return {
     status: outcome.status,
-    statusText: STATUS_CODES[outcome.status] ?? "",
+    statusText: outcome.statusText,
     url: outcome.url,
     redirected: outcome.url !== url.href,
     headers: Object.entries(outcome.headers).flatMap(([name, value]) =>

@@ -1,6 +1,17 @@
 import { randomBytes, randomUUID } from "node:crypto";
-import { stringify as formatQuery, parse as parseQuery } from "node:querystring";
-import { domainToASCII, domainToUnicode, format, parse, resolve } from "node:url";
+import {
+  stringify as formatQuery,
+  parse as parseQuery,
+  unescape as readQueryPart,
+} from "node:querystring";
+import {
+  domainToASCII,
+  domainToUnicode,
+  format,
+  parse,
+  resolve,
+  type URLFormatOptions,
+} from "node:url";
 import * as zlib from "node:zlib";
 import type { Charge } from "./host-allowance.ts";
 import { answerCrypto } from "./host-crypto.ts";
@@ -244,9 +255,13 @@ function answerUrl([op, ...values]: Values): unknown {
     case "formatQuery":
       return formatQuery(first as Record<string, string>, ...signsOf(second, third));
     case "legacyParse": {
-      const parsed = parse(String(first), second === true);
+      const parsed = parse(String(first), second === true, third === true);
       return { ...parsed, ...(second === true && { query: { ...(parsed.query as object) } }) };
     }
+    case "unescape":
+      return readQueryPart(String(first));
+    case "formatUrl":
+      return format(new URL(String(first)), second as URLFormatOptions);
     case "legacyFormat":
       return format(first as string);
     case "legacyResolve":

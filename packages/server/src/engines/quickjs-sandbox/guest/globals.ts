@@ -6,27 +6,27 @@ import { part } from "./load-part.ts";
 import { posthog } from "./posthog.ts";
 import { startTimer, stopTimer, toDelay, waitFor } from "./timers.ts";
 
-const WEB = [
-  "URL",
-  "URLSearchParams",
-  "TextEncoder",
-  "TextDecoder",
-  "Headers",
-  "Request",
-  "Response",
-  "AbortController",
-  "AbortSignal",
-  "Event",
-  "EventTarget",
-  "DOMException",
-  "Blob",
-  "FormData",
-  "structuredClone",
-  "atob",
-  "btoa",
-  "fetch",
-  "performance",
-];
+/** Globals that few use, by the part that holds them. */
+const LATER: Readonly<Record<string, readonly string[]>> = {
+  url: ["URL", "URLSearchParams"],
+  web: [
+    "TextEncoder",
+    "TextDecoder",
+    "AbortController",
+    "AbortSignal",
+    "Event",
+    "CustomEvent",
+    "EventTarget",
+    "DOMException",
+    "structuredClone",
+    "atob",
+    "btoa",
+    "performance",
+  ],
+  fetch: ["fetch", "Headers", "Request", "Response", "Blob", "File", "FormData", "ReadableStream"],
+  crypto: ["crypto"],
+  buffer: ["Buffer"],
+};
 
 /** Gives code what it finds as globals, beside what the engine has. */
 export function defineGlobals(): void {
@@ -47,9 +47,9 @@ export function defineGlobals(): void {
       }
     });
   });
-  for (const name of WEB) defineLater(globalThis, name, () => part("web")[name]);
-  defineLater(globalThis, "crypto", () => part("crypto")["crypto"]);
-  defineLater(globalThis, "Buffer", () => part("buffer")["Buffer"]);
+  for (const [of, names] of Object.entries(LATER)) {
+    for (const name of names) defineLater(globalThis, name, () => part(of)[name]);
+  }
 }
 
 function defineTimers(): void {

@@ -27,11 +27,11 @@ export function requireGuest(name: unknown): unknown {
       return part("crypto")["crypto"];
     case "node-fetch":
     case "cross-fetch":
-      return part("web")["nodeFetch"];
+      return part("fetch")["nodeFetch"];
     case "url":
-      return part("web")["nodeUrl"];
+      return part("url")["nodeUrl"];
     case "querystring":
-      return part("web")["queryString"];
+      return part("url")["queryString"];
     case "assert":
     case "events":
     case "path":
