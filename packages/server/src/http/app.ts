@@ -10,6 +10,7 @@ import Fastify, {
 } from "fastify";
 import { limitFaults } from "../platform/limit-faults.ts";
 import { answerUnreadable } from "./answer-unreadable.ts";
+import { type ArrivingBodies, createArrivingBodies } from "./arriving-bodies.ts";
 import { answerErrors, Refusal, refuseUnroutable } from "./errors.ts";
 import { createFrontDoor, type FrontDoor, parseQuery } from "./front-door.ts";
 import { validatorCompiler } from "./validate-body.ts";
@@ -31,10 +32,15 @@ export const MAX_BODY_BYTES = 20 * 1024 * 1024;
 const RECEIVE_WITHIN_MS = 120_000;
 
 /** An empty application: error answers, validation and path rules, no routes. */
-export function createApp(options: { logger: FastifyBaseLogger }): App {
+export function createApp(options: {
+  logger: FastifyBaseLogger;
+  /** Most bytes of bodies that arrive at a time; 128 MiB unless given. */
+  maxArrivingBytes?: number;
+}): App {
   const { logger } = options;
   const faults = limitFaults(logger);
-  const frontDoor = createFrontDoor({ faults, maxBodyBytes: MAX_BODY_BYTES });
+  const arrivingBodies = createArrivingBodies(options.maxArrivingBytes);
+  const frontDoor = createFrontDoor({ faults, maxBodyBytes: MAX_BODY_BYTES, arrivingBodies });
   const app = Fastify({
     loggerInstance: logger,
     logController: new LogController({ disableRequestLogging: true }),
@@ -73,6 +79,7 @@ export function createApp(options: { logger: FastifyBaseLogger }): App {
   app.setSerializerCompiler(serializerCompiler);
   answerErrors(app as unknown as FastifyInstance, faults);
   app.decorate(FRONT_DOOR, frontDoor);
+  app.decorate(ARRIVING_BODIES, arrivingBodies);
   app.addHook("preClose", (done) => {
     frontDoor.shut();
     done();
@@ -81,10 +88,16 @@ export function createApp(options: { logger: FastifyBaseLogger }): App {
 }
 
 const FRONT_DOOR = "frontDoor";
+const ARRIVING_BODIES = "arrivingBodies";
 
 /** What stands in front of an application made by {@link createApp}. */
 export function frontDoorOf(app: App): FrontDoor {
   return app.getDecorator<FrontDoor>(FRONT_DOOR);
+}
+
+/** Counts what arrives at an application made by {@link createApp}. */
+export function arrivingBodiesOf(app: App): ArrivingBodies {
+  return app.getDecorator<ArrivingBodies>(ARRIVING_BODIES);
 }
 
 const METHODS: readonly HTTPMethods[] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];

@@ -150,9 +150,8 @@ export function answerErrors(app: FastifyInstance, faults: FaultLog): void {
     // The framework would close the connection on a client that still sends, and most clients then
     // report a broken pipe instead of this answer. What they send is read on and thrown away, within
     // the time that every request has.
-    if (refusal?.code === "request_too_large" && reply.hasHeader("connection")) {
-      reply.removeHeader("connection");
-    }
+    const isUnread = refusal?.code === "request_too_large" || !request.raw.complete;
+    if (refusal && isUnread && reply.hasHeader("connection")) reply.removeHeader("connection");
     return sendFailure(reply, failureOf(refusal ?? error, faults));
   });
   app.setNotFoundHandler((_request, reply) =>

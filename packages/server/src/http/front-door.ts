@@ -8,8 +8,9 @@ import {
 import { parse as parseQueryText } from "node:querystring";
 import type { FastifyRequest } from "fastify";
 import type { FaultLog } from "../platform/limit-faults.ts";
+import { type ArrivingBodies, type ArrivingBody, tooMuchArrives } from "./arriving-bodies.ts";
 import { corsHeadersOf } from "./cors.ts";
-import { failureOf, JSON_TYPE } from "./errors.ts";
+import { failureOf, JSON_TYPE, refused } from "./errors.ts";
 
 /**
  * What a plain route is given: the body as bytes, and headers, query and peer address. A request of
@@ -62,8 +63,9 @@ export function createFrontDoor(options: {
   faults: FaultLog;
   /** Larger bodies are the framework's to refuse. */
   maxBodyBytes: number;
+  arrivingBodies: ArrivingBodies;
 }): FrontDoor {
-  const { faults, maxBodyBytes } = options;
+  const { faults, maxBodyBytes, arrivingBodies } = options;
   const routes = new Map<string, PlainRoute>();
   let isShut = false;
   const arrive = createTurns(faults, () => isShut);
@@ -100,8 +102,9 @@ export function createFrontDoor(options: {
     createServer(listener, { http = {}, keepAliveTimeout, requestTimeout, connectionTimeout }) {
       const server = createServer(http, (request, response) => {
         const target = request.method === "POST" ? targetOf(request.url ?? "") : null;
-        if (target && isPlain(request, maxBodyBytes)) takeIn(request, response, { target, arrive });
-        else listener(request, response);
+        if (target && isPlain(request, maxBodyBytes)) {
+          takeIn({ request, response, target }, { arrive, arrivingBodies });
+        } else listener(request, response);
       });
       if (keepAliveTimeout !== undefined) server.keepAliveTimeout = keepAliveTimeout;
       if (requestTimeout !== undefined) server.requestTimeout = requestTimeout;
@@ -230,21 +233,44 @@ function answerOf(
 
 /** Reads the body. A client that goes away before its body ended gets no answer. */
 function takeIn(
-  request: IncomingMessage,
-  response: ServerResponse,
-  { target, arrive }: { target: Target; arrive: (arrived: Arrived) => void },
+  asked: Omit<Arrived, "body">,
+  {
+    arrive,
+    arrivingBodies,
+  }: { arrive: (arrived: Arrived) => void; arrivingBodies: ArrivingBodies },
 ): void {
+  const { request } = asked;
   let body: Buffer = NO_BYTES;
   let chunks: Buffer[] | undefined;
+  let arriving: ArrivingBody | undefined;
+  let isGivenUp = false;
+
+  function giveUp(): void {
+    isGivenUp = true;
+    body = NO_BYTES;
+    chunks = undefined;
+    send({ ...asked, body }, refused(tooMuchArrives()), false);
+  }
+
   request.on("data", (chunk: Buffer) => {
-    if (body === NO_BYTES) body = chunk;
-    else {
-      chunks ??= [body];
-      chunks.push(chunk);
+    if (isGivenUp) return;
+    if (body === NO_BYTES) {
+      body = chunk;
+      return;
     }
+    // Most come in one piece: only others take room for longer than it takes to answer them.
+    if (!arriving || !chunks) {
+      chunks = [body];
+      arriving = arrivingBodies.begin(giveUp);
+      arriving.add(body.length);
+      request.once("close", arriving.end);
+    }
+    chunks.push(chunk);
+    arriving.add(chunk.length);
   });
   request.on("end", () => {
-    arrive({ request, response, target, body: chunks ? Buffer.concat(chunks) : body });
+    arriving?.end();
+    if (!isGivenUp) arrive({ ...asked, body: chunks ? Buffer.concat(chunks) : body });
   });
 }
 

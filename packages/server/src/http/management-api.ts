@@ -1,7 +1,8 @@
 import type { FastifyRequest } from "fastify";
 import type { Membership, PersonalKey, Project, User } from "../accounts/account-store.ts";
 import { grants, type Scope } from "../accounts/scopes.ts";
-import { type App, allowOf, MAX_BODY_BYTES, withMethodsChecked } from "./app.ts";
+import { type App, allowOf, arrivingBodiesOf, MAX_BODY_BYTES, withMethodsChecked } from "./app.ts";
+import { countArriving } from "./arriving-bodies.ts";
 import { bodyOfForm as readFields } from "./body-of-form.ts";
 import { bearerOf } from "./credentials.ts";
 import { Refusal } from "./errors.ts";
@@ -116,6 +117,9 @@ export function managementApi(
 ): void {
   app.register(async (scope) => {
     const management = scope as App;
+    const identify = async (request: FastifyRequest) => {
+      callers.set(request, await authenticate(request, accessOf(request)));
+    };
     readJsonBodies(management);
     answerExactNumbers(management);
     const paths = new Map<string, ManagementPath>();
@@ -140,17 +144,28 @@ export function managementApi(
       const { answersWrongMethod } = request.routeOptions.config as { answersWrongMethod?: true };
       // A body may carry the key, but only where the header does not.
       if (answersWrongMethod || (mayHoldKey(request) && bearerOf(request) === undefined)) return;
-      callers.set(request, await authenticate(request, accessOf(request)));
+      await identify(request);
     });
+    const arriving = arrivingBodiesOf(management);
     management.addHook("preParsing", async (request, _reply, payload) => {
       const { fileField } = request.routeOptions.config as Partial<ReturnType<typeof takesFile>>;
-      return fileField ? await takeFormFile(fileField, request, payload) : payload;
+      const rest = fileField ? await takeFormFile(fileField, request, payload) : payload;
+      // What is longer is not looked into for a key: whoever has none elsewhere is refused before it is read.
+      const beyond = callers.has(request)
+        ? undefined
+        : { bytes: MAX_KEYED_BODY_BYTES, ask: () => identify(request) };
+      if (rest !== payload) return rest;
+      return countArriving(arriving, request.headers, {
+        payload,
+        maxBytes: MAX_BODY_BYTES,
+        beyond,
+      });
     });
     management.addHook("preValidation", async (request) => {
       const unread = request.body instanceof UnreadBody ? request.body : undefined;
       if (!callers.has(request)) {
         request.body = unread && keyFieldOf(unread, request);
-        callers.set(request, await authenticate(request, accessOf(request)));
+        await identify(request);
       }
       request.body = unread?.read(request, unread.bytes);
       // No body is an object without fields: the first required one is then named.

@@ -1,5 +1,12 @@
 import type { FastifyReply, FastifyRequest, FastifySchema, RouteHandler } from "fastify";
-import { type App, frontDoorOf, MAX_BODY_BYTES, withMethodsChecked } from "./app.ts";
+import {
+  type App,
+  arrivingBodiesOf,
+  frontDoorOf,
+  MAX_BODY_BYTES,
+  withMethodsChecked,
+} from "./app.ts";
+import { countArriving } from "./arriving-bodies.ts";
 import { corsHeadersOf } from "./cors.ts";
 import { JSON_TYPE } from "./errors.ts";
 import type { PlainAnswer, PlainHandler } from "./front-door.ts";
@@ -21,6 +28,10 @@ export function publicApi(app: App, register: (app: App) => void): void {
     open.addHook("onRequest", (request, reply, done) => {
       allowOrigin(request, reply);
       done();
+    });
+    const arriving = arrivingBodiesOf(open);
+    open.addHook("preParsing", (request, _reply, payload, done) => {
+      done(null, countArriving(arriving, request.headers, { payload, maxBytes: MAX_BODY_BYTES }));
     });
     open.addHook("onRoute", ({ url, method, schema }) => {
       if ([method].flat().includes("OPTIONS") || schema?.hide) return;
