@@ -2,6 +2,7 @@ import type { ServerResponse } from "node:http";
 import { encodeJson } from "@hedgerow/core/exact-json";
 import { Type } from "typebox";
 import type { App } from "../http/app.ts";
+import { answersAlso } from "../http/check-accept.ts";
 import { Refusal } from "../http/errors.ts";
 import { access, projectOf } from "../http/management-api.ts";
 import { presentFields } from "../http/present-fields.ts";
@@ -36,7 +37,7 @@ export function liveEventRoutes(
   app.get(
     "/api/projects/:project_id/live_events",
     {
-      ...access("query:read"),
+      config: { ...access("query:read").config, ...answersAlso("text/event-stream") },
       exposeHeadRoute: false,
       schema: {
         tags: ["events"],

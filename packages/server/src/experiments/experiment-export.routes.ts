@@ -1,5 +1,6 @@
 import { isJsonObject, type JsonObject, ownValue } from "@hedgerow/core/json";
 import type { App } from "../http/app.ts";
+import { answersAlso } from "../http/check-accept.ts";
 import { Refusal } from "../http/errors.ts";
 import { access, projectOf } from "../http/management-api.ts";
 import { pathIdOf } from "../http/path-id.ts";
@@ -40,7 +41,7 @@ export function experimentExportRoutes(
   app.get(
     "/api/projects/:project_id/experiments/:id/export",
     {
-      ...access("experiment:read"),
+      config: { ...access("experiment:read").config, ...answersAlso("text/csv") },
       schema: {
         tags: ["experiments"],
         summary: "Take the results of all metrics away with their inputs, as JSON or CSV",

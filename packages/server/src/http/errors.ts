@@ -17,6 +17,7 @@ const REFUSALS = {
   // the request as a whole
   not_found: [404, "invalid_request"],
   method_not_allowed: [405, "invalid_request"],
+  not_acceptable: [406, "invalid_request"],
   unsupported_media_type: [415, "invalid_request"],
   parse_error: [400, "invalid_request"],
   request_timeout: [408, "invalid_request"],

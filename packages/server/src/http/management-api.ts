@@ -4,6 +4,7 @@ import { grants, type Scope } from "../accounts/scopes.ts";
 import { type App, allowOf, arrivingBodiesOf, MAX_BODY_BYTES, withMethodsChecked } from "./app.ts";
 import { countArriving } from "./arriving-bodies.ts";
 import { bodyOfForm as readFields } from "./body-of-form.ts";
+import { checkAccept } from "./check-accept.ts";
 import { bearerOf } from "./credentials.ts";
 import { Refusal } from "./errors.ts";
 import { answerExactNumbers } from "./exact-answers.ts";
@@ -141,6 +142,7 @@ export function managementApi(
       paths.set(route.url, path);
     });
     management.addHook("onRequest", async (request) => {
+      checkAccept(request);
       const { answersWrongMethod } = request.routeOptions.config as { answersWrongMethod?: true };
       // A body may carry the key, but only where the header does not.
       if (answersWrongMethod || (mayHoldKey(request) && bearerOf(request) === undefined)) return;
