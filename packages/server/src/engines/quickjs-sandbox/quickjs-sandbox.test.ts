@@ -231,15 +231,19 @@ describe("events", () => {
     expect(await propertiesAfter(sandbox, source)).toBe(`failed: ${reason}`);
   });
 
+  /** Beyond what becomes a number: there, it is infinite, and `null` in JSON. */
+  const BEYOND = 10n ** 999n + 7n;
+
   it("[TS-10] keeps integers that no number holds", async () => {
     const instance = await startSource(
       sandbox,
       "function processEvent(e) { e.properties.more = 1; return e }",
     );
-    const big = 12_345_678_901_234_567_891n;
-    const [event = {}] = sampleEvents(1, { id: big, list: [big, { id: big }] });
-    const [outcome] = await instance.transform([event]);
-    expect(readOutcome(outcome)).toEqual({ id: big, list: [big, { id: big }], more: 1 });
+    for (const big of [12_345_678_901_234_567_891n, -(10n ** 308n) - 1n, 10n ** 309n, -BEYOND]) {
+      const [event = {}] = sampleEvents(1, { id: big, list: [big, { id: big }] });
+      const [outcome] = await instance.transform([event]);
+      expect(readOutcome(outcome)).toEqual({ id: big, list: [big, { id: big }], more: 1 });
+    }
     await instance.stop();
   });
 
@@ -257,7 +261,7 @@ describe("events", () => {
     async (_what, body) => {
       const instance = await startSource(sandbox, `function processEvent(e) { ${body} }`);
       const big = 12_345_678_901_234_567_891n;
-      const properties = { id: big, list: [big, { id: big }], $set: { big } };
+      const properties = { id: big, list: [BEYOND, { id: big }], beyond: BEYOND, $set: { big } };
       const events = sampleEvents(3, properties).map((event) => ({ ...event, $set: { big } }));
       for (const outcome of await instance.transform(events)) {
         expect(readOutcome(outcome)).toBe("unchanged");

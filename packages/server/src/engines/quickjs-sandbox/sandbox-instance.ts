@@ -595,7 +595,9 @@ function restoreIntegers(
   restored: { count: number } = { count: 0 },
 ): Json {
   if (typeof before === "bigint") {
-    if (Number(before) !== after) return after;
+    const number = Number(before);
+    // What is beyond all numbers is infinite in the sandbox, which JSON has as `null`.
+    if (after !== (Number.isFinite(number) ? number : null)) return after;
     restored.count += 1;
     return before;
   }

@@ -11,6 +11,8 @@ export async function postgresState(
     connectionTimeoutMillis: 5000,
     options: `-c search_path=${schema}`,
   });
+  // Of a lost connection its statements tell.
+  client.on("error", () => {});
   await client.connect();
   try {
     const { rows: tables } = await client.query("select to_regclass('kysely_migration') as name");

@@ -127,4 +127,12 @@ describe("an outage", () => {
   ])("[ER-2] with the code %s: %s", (code, expected) => {
     expect(isOutage(Object.assign(new Error("x"), { code }))).toBe(expected);
   });
+
+  test.each([
+    ["Connection terminated unexpectedly", true],
+    ["Client has encountered a connection error and is not queryable", true],
+    ["there is no such thing", false],
+  ])("[ER-2] without a code: %s: %s", (message, expected) => {
+    expect(isOutage(new Error(message))).toBe(expected);
+  });
 });

@@ -13,9 +13,14 @@ const POSTGRES_OUTAGE = /^(?:08|53|57P0|58030|25006)/;
 /** Codes of the connection to a server that is away. */
 const NETWORK_OUTAGE = /^(?:ECONNREFUSED|ECONNRESET|ENOTFOUND|EAI_AGAIN|EPIPE|ETIMEDOUT)$/;
 
+/** What the driver of Postgres says, without a code, of a connection that is lost. */
+const LOST_CONNECTION = /^(?:Connection terminated|Client has encountered a connection error)/;
+
 /** Whether an error of a database says that it cannot work for now. */
 export function isOutage(error: unknown): boolean {
-  const code = error instanceof Error && "code" in error ? String(error.code) : "";
+  if (!(error instanceof Error)) return false;
+  if (!("code" in error) || error.code === undefined) return LOST_CONNECTION.test(error.message);
+  const code = String(error.code);
   return [SQLITE_OUTAGE, POSTGRES_OUTAGE, NETWORK_OUTAGE].some((outage) => outage.test(code));
 }
 

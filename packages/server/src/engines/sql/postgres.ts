@@ -19,6 +19,11 @@ export async function openPostgres(url: string, schema = "public"): Promise<SqlD
         id === INT8 ? Number : pg.types.getTypeParser(id, format as "text"),
     },
   });
+  // Whoever asks something of a lost connection is told. The pool replaces it; what is told while
+  // nobody asks, the pool of those at rest and the driver of those lent out, ends a process that does
+  // not listen.
+  pool.on("error", () => {});
+  pool.on("connect", (client) => client.on("error", () => {}));
   const kysely = new Kysely<Schema>({ dialect: nameOutages(new PostgresDialect({ pool })) });
   const database: SqlDatabase = {
     writes: kysely,

@@ -94,7 +94,10 @@ const jsonObjects = fc
   .map((object) => JSON.parse(JSON.stringify(object)) as JsonObject);
 
 /** Objects with integers that no number holds. */
-const digits = fc.bigInt({ min: 2n ** 53n + 1n, max: 2n ** 70n });
+const digits = fc.oneof(
+  { arbitrary: fc.bigInt({ min: 2n ** 53n + 1n, max: 2n ** 70n }), weight: 3 },
+  fc.constantFrom(10n ** 400n, 1n - 10n ** 999n),
+);
 const digitObjects = fc.dictionary(
   keys.filter((key) => key !== "toJSON"),
   fc.oneof(
