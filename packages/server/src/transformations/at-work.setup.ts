@@ -18,7 +18,11 @@ import { compileSource } from "./compile-source.ts";
 import type { SandboxLimits, SourceFiles } from "./sandbox.ts";
 import type { ConfigView } from "./transformation-config-store.ts";
 import { type ConfigChange, createTransformationConfigs } from "./transformation-configs.ts";
-import type { TransformationEffects, TransformationJobs } from "./transformation-records.ts";
+import type {
+  TransformationEffects,
+  TransformationJobs,
+  TransformationStorage,
+} from "./transformation-records.ts";
 import { type AtWorkDeps, startTransformations } from "./transformations-at-work.ts";
 
 /** A pipeline in which transformations are at work, on real engines. */
@@ -34,6 +38,7 @@ export async function transformationsPipeline(
     readonly tryStartMs?: number;
     /** Whether events get the place of their address. */
     readonly hasPlaces?: boolean;
+    readonly storageOf?: (storage: TransformationStorage) => TransformationStorage;
     readonly jobsOf?: (jobs: TransformationJobs) => TransformationJobs;
     readonly effectsOf?: (effects: TransformationEffects) => TransformationEffects;
     /** What is asked for configs to run, in the place of the store. */
@@ -75,7 +80,7 @@ export async function transformationsPipeline(
     configs: options.configsOf?.(configStore) ?? configStore,
     sandbox,
     records,
-    storage,
+    storage: options.storageOf?.(storage) ?? storage,
     jobs: options.jobsOf?.(jobs) ?? jobs,
     effects: options.effectsOf?.(effects) ?? effects,
     lanes: log.lanes,

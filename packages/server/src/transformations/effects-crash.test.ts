@@ -11,10 +11,11 @@ const ROUNDS = Number(process.env.HEDGEROW_CRASH_ROUNDS ?? 3);
 /** How a process dies: some time after its first acknowledgement, or after a call by itself. */
 type Death = { readonly afterMs: number } | readonly [after: DeadlyCall, at: number];
 
-/** Numbers its events by a counter in its storage, in turns, and asks for a job for each. */
+/** Numbers its events by a counter in its storage, in turns, asks for a job for each and captures another. */
 const NUMBERS = `export const jobs = { later() {} };
   let turn = Promise.resolve();
   export function processEvent(event, meta) {
+    if (event.event === "numbered") return event;
     const mine = turn.then(async () => {
       const n = (await meta.storage.get("n", 0)) + 1;
       await meta.storage.set("n", n);
@@ -22,6 +23,7 @@ const NUMBERS = `export const jobs = { later() {} };
       else await meta.storage.del("even");
       await meta.jobs.later({ n, uuid: event.uuid }).runIn(50, "weeks");
       event.properties.n = n;
+      posthog.capture("numbered", { of: n });
       return n % 13 === 0 ? null : event;
     });
     turn = mine.catch(() => {});
@@ -71,17 +73,23 @@ async function expectExactlyTogether(deaths: readonly Death[]): Promise<void> {
   const even = (numbers.at(-1) ?? 0) % 2 === 0 ? numbers.at(-1) : undefined;
   expect(await run.storage.get(ref, "even")).toBe(even);
   let stored = 0;
+  const captured: unknown[] = [];
   for (let offset = 0; ; offset += 1_000) {
     const query = { projectId, limit: 1_000, offset, order: "oldest-first" } as const;
     const { events, hasMore } = await run.events.events(query);
-    for (const { uuid, properties } of events) {
+    for (const { uuid, event, properties } of events) {
+      if (event === "numbered") {
+        captured.push(properties.of);
+        continue;
+      }
+      stored++;
       expect(properties.n).toBe(numberOf.get(uuid));
       expect(properties.n).not.toBe(undefined);
     }
-    stored += events.length;
     if (!hasMore) break;
   }
   expect(stored).toBe(numbers.filter((n) => n % 13 !== 0).length);
+  expect(captured.map(Number).toSorted((a, b) => a - b)).toEqual(numbers);
   expect(run.faults).toEqual([]);
   await run.close();
 }

@@ -4,10 +4,16 @@ import type { Json } from "@hedgerow/core/json";
 import { MAX_HOPS } from "@hedgerow/core/transformations/plugin-event";
 import type { IngestionWarnings } from "../events/ingestion-warnings.ts";
 import type { PlaceRecords } from "../persons/geo-ip.ts";
+import { StoreUnavailable } from "../platform/store-unavailable.ts";
 import { captureFrom } from "./capture-from-transformation.ts";
 import { asked, stored } from "./event-effects.ts";
 import { type AskedJob, EventUnderWay, uuidOf } from "./event-under-way.ts";
-import type { InstanceHost, SandboxCapture, SandboxCause } from "./sandbox.ts";
+import {
+  type InstanceHost,
+  MAX_CAPTURES,
+  type SandboxCapture,
+  type SandboxCause,
+} from "./sandbox.ts";
 import type { Stage } from "./stage.ts";
 import type { StorageBuffer } from "./storage-buffer.ts";
 import type { TransformationJournal } from "./transformation-journal.ts";
@@ -20,6 +26,8 @@ export interface InstanceHosts {
   seal(events: readonly EventUnderWay[]): readonly string[];
   /** What became of events is durable: what they stored and asked for since then becomes so, too. */
   release(events: readonly EventUnderWay[]): void;
+  /** Events begin anew with a transformation: nothing remains of what they did there. */
+  beginAnew(stage: Stage, events: readonly EventUnderWay[]): void;
   /** Events begin anew with their first transformation: nothing that they stored or asked for remains. */
   undo(events: readonly EventUnderWay[]): void;
   /** A job of an event was refused by its store. */
@@ -162,19 +170,25 @@ export function createInstanceHosts({
     return true;
   }
 
+  /**
+   * The event that what is captured belongs to: the one that its stage works on; where that is only
+   * likely, it is not to crowd out what is the event's own.
+   */
+  function captorOf(stage: Stage, { event, isLikely }: SandboxCause): EventUnderWay | undefined {
+    if (!(event instanceof EventUnderWay) || event.stage !== stage) return undefined;
+    return isLikely && countCaptured(event, stage) >= MAX_CAPTURES ? undefined : event;
+  }
+
   async function take(stage: Stage, wanted: SandboxCapture, cause: SandboxCause): Promise<void> {
-    const { event } = cause;
+    const { event, isLikely = false } = cause;
     // Of an event that asked for a job, no more is known than how deep it is.
-    const uuid = (event && uuidOf(event.event)) || newUuid();
-    // While its stage works on an event, what is captured belongs to it.
-    const under = event instanceof EventUnderWay && event.stage === stage ? event : undefined;
+    const uuid = (event && !isLikely && uuidOf(event.event)) || newUuid();
+    const under = captorOf(stage, cause);
     const source = under?.entry.event;
     const made = captureFrom(stage, wanted, {
       hops: depthOf(cause),
       uuid: source?.uuid ?? uuid,
-      index: under
-        ? under.captured.filter((one) => one.properties[FROM] === stage.configId).length
-        : nextIndex(stage, uuid),
+      index: under ? countCaptured(under, stage) : nextIndex(stage, uuid),
       at: source?.receivedAt ?? clock(),
     });
     if ("refusal" in made) {
@@ -194,6 +208,28 @@ export function createInstanceHosts({
     else await capture([marked]);
   }
 
+  function forget(stage: Stage, events: readonly EventUnderWay[]): void {
+    for (const owner of events) {
+      setJobs(
+        owner,
+        owner.jobs.filter(({ job }) => job.configId !== stage.configId),
+      );
+      owner.captured = owner.captured.filter(
+        ({ properties }) => properties[FROM] !== stage.configId,
+      );
+    }
+  }
+
+  /** What it keeps may not be there just now: then nothing that it does tells of itself. */
+  async function noting<Result>(stage: Stage, asking: Promise<Result>): Promise<Result> {
+    try {
+      return await asking;
+    } catch (error) {
+      if (error instanceof StoreUnavailable) stage.outages.count++;
+      throw error;
+    }
+  }
+
   return {
     hostFor: (stage) => ({
       siteUrl,
@@ -203,8 +239,9 @@ export function createInstanceHosts({
           journal.log(stage, { source: from, level, message, at });
         }
       },
-      readStored: (key) => storage.get(stage, key),
-      writeStored: (key, value, cause) => storage.set(stage, key, value, ownerOf(cause)),
+      readStored: (key) => noting(stage, storage.get(stage, key)),
+      writeStored: (key, value, cause) =>
+        noting(stage, storage.set(stage, key, value, ownerOf(cause))),
       deleteStored: (key, cause) => storage.set(stage, key, undefined, ownerOf(cause)),
       capture: (wanted, cause) => take(stage, wanted, cause),
       async enqueueJob(name, payload: Json, runAt, cause) {
@@ -224,18 +261,11 @@ export function createInstanceHosts({
         if (isFull) throw new Error("too many jobs of this transformation wait");
         if (owner) setJobs(owner, [...owner.jobs, { job, line }]);
       },
-      beginAnew(events) {
-        for (const owner of events) {
-          if (!(owner instanceof EventUnderWay)) continue;
-          setJobs(
-            owner,
-            owner.jobs.filter(({ job }) => job.configId !== stage.configId),
-          );
-          owner.captured = owner.captured.filter(
-            ({ properties }) => properties[FROM] !== stage.configId,
-          );
-        }
-      },
+      beginAnew: (events) =>
+        forget(
+          stage,
+          events.filter((one) => one instanceof EventUnderWay),
+        ),
       undoStored: (events) =>
         storage.undo(
           events.filter((one) => one instanceof EventUnderWay),
@@ -268,6 +298,11 @@ export function createInstanceHosts({
       if (events.some(({ hasAsked }) => hasAsked)) void storage.flush();
     },
 
+    beginAnew(stage, events) {
+      forget(stage, events);
+      storage.undo(events, stage);
+    },
+
     undo(events) {
       storage.undo(events);
       for (const one of events) if (one.jobs.length > 0) setJobs(one, []);
@@ -282,8 +317,12 @@ export function createInstanceHosts({
   };
 }
 
-function depthOf({ event, hops }: SandboxCause): number {
-  return event?.hops ?? hops ?? 0;
+function depthOf({ event, hops = 0 }: SandboxCause): number {
+  return Math.max(event?.hops ?? 0, hops);
+}
+
+function countCaptured({ captured }: EventUnderWay, { configId }: Stage): number {
+  return captured.filter((one) => one.properties[FROM] === configId).length;
 }
 
 /** Names the config that captured an event. */

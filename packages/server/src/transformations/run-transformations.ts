@@ -1,4 +1,5 @@
 import { setMaxListeners } from "node:events";
+import { setTimeout as delay } from "node:timers/promises";
 import type { LoggedEvent } from "@hedgerow/core/events/event";
 import type { Step, StepOccasion, StepOutcome } from "../events/steps/step.ts";
 import { withResolvers } from "../platform/with-resolvers.ts";
@@ -20,6 +21,8 @@ export interface RunTransformationsDeps {
   /** Told that what became of events is durable; or that it comes to nothing, and they begin anew. */
   readonly release: (events: readonly EventUnderWay[]) => void;
   readonly undo: (events: readonly EventUnderWay[]) => void;
+  /** Told that events begin anew with one stage: what they did there comes to nothing. */
+  readonly beginAnew: (stage: Stage, events: readonly EventUnderWay[]) => void;
   /** Whose events pass transformations: they share the sandbox's threads. */
   readonly neighbours: Neighbours;
   readonly siteUrl: string;
@@ -31,6 +34,8 @@ const LARGEST_CHUNK = 250;
 const SMALLEST_CHUNK = 5;
 /** Chunks that a stage is given at a time: while it works on one, the next is there already. */
 const CHUNKS_AT_A_TIME = 2;
+/** So long nothing is tried again after an outage, within what a run may take. */
+const OUTAGE_PAUSE_MS = 500;
 /** Weight of the newest chunk in a stage's pace. */
 const NEWEST = 0.3;
 
@@ -143,7 +148,7 @@ async function passRun(
   // Events under way pass the versions they began with; others wait for the next run.
   const releases = stages.map((stage) => stage.hold(leaving && end));
   const { promise: isInLine, resolve: inLine } = withResolvers();
-  const occasionNow = { ...occasion, before, isBehind, cut: cut.signal, inLine };
+  const occasionNow = { ...occasion, before, isBehind, cut: cut.signal, end, inLine };
   const passing = passAll(entries, stages, lane, occasionNow, deps).finally(inLine);
   const run: RunUnderWay = {
     cut: cut.signal,
@@ -180,12 +185,15 @@ async function passAll(
     before,
     isBehind,
     cut,
+    end,
     inLine,
   }: StepOccasion & {
     readonly before: RunUnderWay | undefined;
     /** Whether something in front of it is left. */
     readonly isBehind: boolean;
     readonly cut: AbortSignal;
+    /** No event begins any more. */
+    readonly end: () => void;
     readonly inLine: () => void;
   },
   deps: RunTransformationsDeps,
@@ -226,7 +234,7 @@ async function passAll(
     for (const stage of stages) {
       const line = lineOf(lines, stage);
       last = line.next(last, (given) =>
-        passStage(chunk, stage, line, given, { cut, memory }, deps),
+        passStage(chunk, stage, line, given, { cut, end, leaving, memory }, deps),
       );
     }
     // Whoever waits for them all is told.
@@ -272,8 +280,18 @@ async function passStage(
   stage: Stage,
   line: StageLine,
   given: () => void,
-  { cut, memory }: { readonly cut: AbortSignal; readonly memory: LaneMemory },
-  { journal, disable, neighbours }: RunTransformationsDeps,
+  {
+    cut,
+    end,
+    leaving,
+    memory,
+  }: {
+    readonly cut: AbortSignal;
+    readonly end: () => void;
+    readonly leaving: StepOccasion["leaving"];
+    readonly memory: LaneMemory;
+  },
+  { journal, disable, neighbours, undo, beginAnew }: RunTransformationsDeps,
 ): Promise<void> {
   const events = chunk.filter(
     ({ droppedBy, isLeft, trail }) => !droppedBy && !isLeft && !trail.hasPassed(stage.configId),
@@ -285,6 +303,8 @@ async function passStage(
   }
   for (const one of events) one.enter(stage, memory);
   const givenAtMs = performance.now();
+  const { count: outages } = stage.outages;
+  let isOutage = false;
   let outcomes: readonly TextOutcome[];
   try {
     outcomes = await stage.use(async (started): Promise<readonly TextOutcome[]> => {
@@ -294,12 +314,30 @@ async function passStage(
         return passing;
       }
       const { reason, attempts } = started;
+      isOutage = started.isOutage;
       if (attempts >= MAX_STARTS) disable(stage, `It does not start: ${reason}`);
       return events.map(() => failure(`it does not start: ${reason}`));
     });
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     outcomes = events.map(() => failure(reason));
+  }
+  isOutage ||= stage.outages.count > outages;
+  if (isOutage && leaving) {
+    // What it makes of events without what it keeps is not what it would make of them.
+    end();
+    // Those that have passed nothing before are read anew, the others go on from here.
+    undo(events.filter(({ counts }) => !counts));
+    beginAnew(
+      stage,
+      events.filter(({ counts }) => counts),
+    );
+    for (const one of events) {
+      one.leave();
+      one.isLeft = true;
+    }
+    await delay(OUTAGE_PAUSE_MS, undefined, { signal: leaving.isOver }).catch(() => {});
+    return;
   }
   const count = outcomes.filter(({ kind }) => kind !== "not-run").length;
   const nowMs = performance.now();

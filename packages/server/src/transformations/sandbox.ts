@@ -125,10 +125,12 @@ export const MAX_CAPTURES = 10;
 
 /**
  * Where a capture came from: the event under way, if there is one; its hop count tells the depth. Where
- * there is none, the hop count of the event that had begun it and has ended.
+ * it is not known of which it is, the one that is likely, and the hop count of the event that had begun it
+ * and has ended.
  */
 export interface SandboxCause {
   readonly event: GivenEvent | null;
+  readonly isLikely?: boolean;
   readonly hops?: number;
 }
 

@@ -35,6 +35,8 @@ export interface Stage extends ConfigRef {
   readonly suspicion: Suspicion;
   /** Milliseconds that an event takes, of late. */
   readonly pace: { ms: number };
+  /** How often what it keeps could not be read, since the store was out of order. */
+  readonly outages: { count: number };
   /** Why it did not start when that was last tried; `null` where it did, or was not tried. */
   readonly startProblem: ConfigProblem | null;
   /** Set once it is retired or taken out of work: nothing new is given to it. */
@@ -68,8 +70,10 @@ export interface StartFailure {
   readonly isLimit: boolean;
   /** It asked to be started again later. */
   readonly wantsRetry: boolean;
-  /** Failed starts in a row, but for those that asked for another. */
+  /** Failed starts in a row, but for those that asked for another, or met an outage. */
   readonly attempts: number;
+  /** It could not read what it keeps: that is not held against it. */
+  readonly isOutage: boolean;
 }
 
 /** Pauses between attempts to start; the last one again and again. */
@@ -110,6 +114,7 @@ export function createStage(
   const listeners = new Set<() => void>();
 
   async function start(): Promise<Instance | StartFailure> {
+    const { count } = stage.outages;
     const outcome = await sandbox.start({
       program,
       projectId,
@@ -128,10 +133,12 @@ export function createStage(
       return running;
     }
     const { wantsRetry = false } = outcome;
+    const isOutage = stage.outages.count > count;
     startProblem = { message: outcome.reason, at: new Date(nowMs()) };
-    if (!wantsRetry) attempts++;
-    nextTryMs = nowMs() + (START_PAUSES_MS[attempts - 1] ?? START_PAUSES_MS.at(-1) ?? 0);
-    return { ...outcome, wantsRetry, attempts };
+    if (!wantsRetry && !isOutage) attempts++;
+    const pauseMs = isOutage ? START_PAUSES_MS[0] : START_PAUSES_MS[attempts - 1];
+    nextTryMs = nowMs() + (pauseMs ?? START_PAUSES_MS.at(-1) ?? 0);
+    return { ...outcome, wantsRetry, attempts, isOutage };
   }
 
   async function instance(): Promise<Instance | StartFailure> {
@@ -147,7 +154,10 @@ export function createStage(
       nextTryMs = nowMs() + (START_PAUSES_MS.at(-1) ?? 0);
       const reason = error instanceof Error ? error.message : String(error);
       startProblem = { message: reason, at: new Date(nowMs()) };
-      return { kind: "failed", reason, isLimit: false, wantsRetry: false, attempts };
+      return {
+        ...{ kind: "failed", reason, isLimit: false, wantsRetry: false, attempts },
+        isOutage: false,
+      };
     });
     return starting;
   }
@@ -168,6 +178,7 @@ export function createStage(
     ),
     suspicion: createSuspicion(nowMs),
     pace: { ms: 1 },
+    outages: { count: 0 },
     get startProblem() {
       return startProblem;
     },

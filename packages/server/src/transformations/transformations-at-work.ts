@@ -132,19 +132,35 @@ export async function startTransformations(deps: AtWorkDeps): Promise<Transforma
     },
   });
 
+  /** What is out of work and not noted as disabled, with the reason. */
+  const unsaved = new Map<Stage, string>();
+
   function disable(stage: Stage, reason: string): void {
     stage.takeOut();
-    const { projectId, configId, label } = stage;
+    const { projectId, label } = stage;
     const message = `Disabled. ${reason}`;
     journal.log(stage, { source: "SYSTEM", level: "error", message });
     const sample = { detail: `${label}: ${reason}` };
     const sdk = { name: "", version: "" };
     warnings.note(projectId, { type: "transformation_disabled", sdk, sample });
     deps.observer.disabled();
-    deps.disableFailing(projectId, configId, reason).then(
-      () => changed(projectId),
-      (error: unknown) => reportFault(error, `${label} could not be disabled`),
-    );
+    unsaved.set(stage, reason);
+    void saveDisabled();
+  }
+
+  /** Notes of what is out of work that it is disabled; what fails is tried again. */
+  async function saveDisabled(): Promise<void> {
+    for (const [stage, reason] of [...unsaved]) {
+      unsaved.delete(stage);
+      const { projectId, configId, label } = stage;
+      try {
+        await deps.disableFailing(projectId, configId, reason);
+        await changed(projectId);
+      } catch (error) {
+        unsaved.set(stage, reason);
+        reportFault(error, `${label} could not be disabled`);
+      }
+    }
   }
 
   const delivery = createEventDelivery({
@@ -182,6 +198,7 @@ export async function startTransformations(deps: AtWorkDeps): Promise<Transforma
     await storage.flush();
     await hosts.flush();
     await journal.flush();
+    await saveDisabled();
   }
 
   async function prune(): Promise<void> {
@@ -217,7 +234,7 @@ export async function startTransformations(deps: AtWorkDeps): Promise<Transforma
   return {
     step: runTransformations({
       ...{ chains, journal, disable, siteUrl },
-      ...{ seal: hosts.seal, release: hosts.release, undo: hosts.undo },
+      ...{ seal: hosts.seal, release: hosts.release, undo: hosts.undo, beginAnew: hosts.beginAnew },
       neighbours: createNeighbours(),
     }),
     isAtWork: (projectId) => (chains.get(projectId)?.transforming.length ?? 0) > 0,

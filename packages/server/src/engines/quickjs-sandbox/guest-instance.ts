@@ -70,7 +70,7 @@ export interface GuestPlatform {
 }
 
 /** Questions whose effect is to be durable with an event. */
-const OF_EVENTS: ReadonlySet<string> = new Set(["set", "delete", "job"]);
+const OF_EVENTS: ReadonlySet<string> = new Set(["set", "delete", "job", "capture"]);
 
 /** A piece of work whose cost is measured and limited by itself. */
 interface Task extends Asker {
@@ -959,7 +959,7 @@ export class GuestInstance {
     if (refusal !== undefined) return `!Error: ${refusal}`;
     this.#asks.set(ask, { task, asker, length });
     if (op !== "fetch") {
-      const origin = cause === null ? asker.cause : null;
+      const origin = task.cause === null ? asker.cause : null;
       this.#platform.send(
         { kind: "ask", instance: this.key, ask, op, argument, cause, origin },
         length,

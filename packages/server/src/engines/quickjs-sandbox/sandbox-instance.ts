@@ -395,8 +395,10 @@ export class SandboxInstance implements Instance {
 
   #causeOf({ cause, origin }: Extract<FromThread, { kind: "ask" }>): SandboxCause {
     const event = this.#eventOf(cause);
-    const begun = cause ?? origin;
-    return event !== null || begun === null ? { event } : { event, hops: this.#depths.of(begun) };
+    const isLikely = event !== null && origin !== null;
+    const begun = origin ?? cause;
+    if (begun === null || (event !== null && !isLikely)) return { event };
+    return { event, hops: this.#depths.of(begun), ...(isLikely && { isLikely }) };
   }
 
   #eventOf(cause: Extract<FromThread, { kind: "ask" }>["cause"]): GivenEvent | null {

@@ -152,8 +152,8 @@ export type FromThread =
       readonly argument: Json;
       readonly cause: GuestCause | null;
       /**
-       * Where nothing known is under way: what had begun that, which has ended; or the batch under way or
-       * the last one, with no event.
+       * Where it is not known whose code runs: what had begun that, which has ended; or the batch under
+       * way or the last one, with no event. The cause is then the event that is likely to, if there is one.
        */
       readonly origin: GuestCause | null;
     }
