@@ -134,7 +134,7 @@ describe("the catalogue", () => {
     const given = { $raw_user_agent: iphone, $os: "mine" };
     const [event] = await run("parse-user-agent", {}, { properties: given });
     expect(properties(event)).toMatchObject({
-      ...{ $browser: "Safari", $browser_version: "17.4", $os: "mine", $os_version: "17.4.0" },
+      ...{ $browser: "Mobile Safari", $browser_version: 17.4, $os: "mine", $os_version: "17.4.0" },
       ...{ $device_type: "Mobile", $device_manufacturer: "Apple", $device: "iPhone" },
     });
   });
@@ -230,7 +230,7 @@ describe("the catalogue", () => {
     expect(properties(event)).toMatchObject({
       ...{ $app_version__major: 1, $app_version__minor: 22, $app_version__patch: 0 },
       ...{ $app_version__prerelease: "beta.3", $app_version__build: "b42" },
-      ...{ $app_version__number: 1_022_000, $lib_version__minor: 5, $lib_version__patch: 0 },
+      ...{ $app_version__number: 1_021_999.5, $lib_version__minor: 5, $lib_version__patch: 0 },
     });
     expect(properties(event)).not.toHaveProperty("other__major");
   });

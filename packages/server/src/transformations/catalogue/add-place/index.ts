@@ -10,6 +10,7 @@ interface Global {
 }
 
 const LEVELS = ["country", "city", "coordinates"];
+const FINEST = LEVELS.length - 1;
 /** Properties by the level of detail from which on they are added. */
 const PARTS: [name: string, level: number, of: (place: Place) => unknown][] = [
   ["$geoip_country_code", 0, ({ country }) => country?.isoCode],
@@ -38,13 +39,17 @@ export async function processEvent(event: PluginEvent, { global, geoip }: Plugin
   const address = properties[global.property] ?? (global.property === "$ip" ? event.ip : undefined);
   if (typeof address !== "string" || address === "") return event;
   const place = await geoip.locate(address);
+  const parts = PARTS.filter(([, level]) => level <= global.level);
+  for (const name of Object.keys(properties)) {
+    if (!name.startsWith("$geoip_") || name === "$geoip_disable") continue;
+    // What is known of another place does not belong to this one; what is finer than wanted to none.
+    const isCoarse = global.level === FINEST || parts.some(([part]) => part === name);
+    if (place || !isCoarse) delete properties[name];
+  }
   const found: Record<string, unknown> = {};
-  for (const [name, level, partOf] of PARTS) {
-    if (level > global.level) delete properties[name];
-    else if (place) {
-      const part = partOf(place);
-      if (part !== undefined && part !== null) found[name] = part;
-    }
+  for (const [name, , partOf] of place ? parts : []) {
+    const part = place && partOf(place);
+    if (part !== undefined && part !== null) found[name] = part;
   }
   Object.assign(properties, found);
   if (place && global.persons !== "no") {

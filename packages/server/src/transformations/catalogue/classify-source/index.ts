@@ -16,10 +16,12 @@ interface Global {
   setsOnPersons: boolean;
 }
 
-/** Sites by the kind of their traffic: the name they get, and how their hosts end or begin. */
+/** Sites by the kind of their traffic: the name they get, and how their hosts end or begin; names of their Android apps too. */
 const SITES: Record<string, Record<string, RegExp>> = {
   Search: {
-    google: /(?:^|\.)google\.[a-z]{2,3}(?:\.[a-z]{2})?$/,
+    // Its mail, documents and sign-in are no search.
+    google:
+      /^(?:(?:images|news|m|cse)\.)?google\.[a-z]{2,3}(?:\.[a-z]{2})?$|^com\.google\.android\.googlequicksearchbox$/,
     bing: /(?:^|\.)bing\.com$/,
     yahoo: /(?:^|\.)search\.yahoo\.(?:com|co\.jp)$/,
     duckduckgo: /(?:^|\.)duckduckgo\.com$/,
@@ -33,18 +35,18 @@ const SITES: Record<string, Record<string, RegExp>> = {
     kagi: /(?:^|\.)kagi\.com$/,
   },
   Social: {
-    facebook: /(?:^|\.)(?:facebook\.com|fb\.com|fb\.me)$/,
+    facebook: /(?:^|\.)(?:facebook\.com|fb\.com|fb\.me)$|^com\.facebook\.katana$/,
     instagram: /(?:^|\.)instagram\.com$/,
-    twitter: /(?:^|\.)(?:twitter\.com|x\.com|t\.co)$/,
-    linkedin: /(?:^|\.)(?:linkedin\.com|lnkd\.in)$/,
-    reddit: /(?:^|\.)(?:reddit\.com|redd\.it)$/,
+    twitter: /(?:^|\.)(?:twitter\.com|x\.com|t\.co)$|^com\.twitter\.android$/,
+    linkedin: /(?:^|\.)(?:linkedin\.com|lnkd\.in)$|^com\.linkedin\.android$/,
+    reddit: /(?:^|\.)(?:reddit\.com|redd\.it)$|^com\.reddit\.frontpage$/,
     pinterest: /(?:^|\.)(?:pinterest\.[a-z]{2,3}(?:\.[a-z]{2})?|pin\.it)$/,
     tiktok: /(?:^|\.)tiktok\.com$/,
     threads: /(?:^|\.)threads\.(?:net|com)$/,
     mastodon: /(?:^|\.)mastodon\.[a-z]+$/,
     bluesky: /(?:^|\.)bsky\.app$/,
     whatsapp: /(?:^|\.)(?:whatsapp\.com|wa\.me)$/,
-    telegram: /(?:^|\.)(?:telegram\.org|t\.me)$/,
+    telegram: /(?:^|\.)(?:telegram\.org|t\.me)$|^org\.telegram\.messenger(?:\.web)?$/,
     hackernews: /^news\.ycombinator\.com$/,
     vk: /(?:^|\.)vk\.com$/,
   },
@@ -55,7 +57,7 @@ const SITES: Record<string, Record<string, RegExp>> = {
     dailymotion: /(?:^|\.)dailymotion\.com$/,
   },
   Email: {
-    gmail: /^mail\.google\.com$/,
+    gmail: /^(?:mail\.google\.com|com\.google\.android\.gm)$/,
     outlook: /(?:^|\.)(?:outlook\.live\.com|outlook\.office\.com|outlook\.office365\.com)$/,
     yahoo_mail: /^mail\.yahoo\.com$/,
     proton: /^mail\.proton\.me$/,
@@ -80,7 +82,8 @@ const CLICK_IDS: Record<string, [source: string, channel: string]> = {
   twclid: ["twitter", "Paid Social"],
   li_fat_id: ["linkedin", "Paid Social"],
 };
-const PAID = /^(?:cpc|ppc|cpm|cpv|cpa|paid.*|.*paid|sem|ads?)$/;
+const PAID = /^(?:cpc|ppc|cpm|cpv|cpa|paid.*|.*paid|retargeting|sem|ads?)$/;
+const EMAIL = /^e[-_ ]?mail$|newsletter/;
 
 export function setupPlugin({ config, global }: PluginMeta<Global>) {
   const events = listOf(config.events);
@@ -137,15 +140,15 @@ function classify(
 ): Found {
   const { source, medium, campaign, host } = visit;
   const site = siteOf(host) ?? (hasFacebookClick ? (["facebook", "Social"] as const) : undefined);
-  const named = { source: source || site?.[0] || host, medium };
+  const click = clickId === undefined ? undefined : CLICK_IDS[clickId];
+  const named = { source: source || site?.[0] || host || (click?.[0] ?? ""), medium };
   for (const rule of global.rules) {
     const channel = rule(visit);
     if (channel !== undefined) return { channel, ...named };
   }
   if (source !== "" || medium !== "" || campaign !== "") {
-    return { channel: campaignChannel(visit, clickId, site?.[1]), ...named };
+    return { channel: campaignChannel(visit, click?.[0], site?.[1]), ...named };
   }
-  const click = clickId === undefined ? undefined : CLICK_IDS[clickId];
   if (click) return { channel: click[1], source: click[0], medium: "cpc" };
   if (host === "" && !hasFacebookClick) return { channel: "Direct", source: "", medium: "" };
   const isOwn = (own: string) => host === own || host.endsWith(`.${own}`);
@@ -158,16 +161,16 @@ function classify(
 
 function campaignChannel(
   { source, medium }: Visit,
-  clickId: string | undefined,
+  clicked: string | undefined,
   kindOfReferrer: string | undefined,
 ): string {
-  const kind = kindOfSource(source) ?? kindOfReferrer;
-  if (/^e-?mail$|newsletter/.test(medium) || /newsletter/.test(source)) return "Email";
+  const kind = kindOfSource(source) ?? kindOfReferrer ?? kindOfSource(clicked ?? "");
+  if (EMAIL.test(medium) || EMAIL.test(source)) return "Email";
   if (/^(?:affiliates?|partner)$/.test(medium)) return "Affiliate";
   if (/^(?:display|banner|cpm|interstitial|expandable)$/.test(medium)) return "Display";
   if (medium === "sms" || source === "sms") return "SMS";
   if (/push|notification/.test(medium)) return "Push";
-  const isPaid = PAID.test(medium) || clickId !== undefined;
+  const isPaid = PAID.test(medium) || clicked !== undefined;
   if (kind === "Social" || /social/.test(medium)) return isPaid ? "Paid Social" : "Organic Social";
   if (kind === "Video" || medium === "video") return isPaid ? "Paid Video" : "Organic Video";
   if (kind === "Search") return isPaid ? "Paid Search" : "Organic Search";

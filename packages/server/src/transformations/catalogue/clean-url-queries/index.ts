@@ -7,7 +7,11 @@ interface Global {
 
 export function setupPlugin({ config, global }: PluginMeta<Global>) {
   const patterns = listOf(config.parameters).map(wildcard);
-  const isListed = (name: string) => patterns.some((pattern) => pattern.test(name));
+  const isListed = (name: string) => {
+    // Lists are written `name[]`.
+    const [bare = ""] = name.split("[", 1);
+    return patterns.some((pattern) => pattern.test(name) || pattern.test(bare));
+  };
   const isKept: (name: string) => boolean =
     config.action === "remove all"
       ? () => false
@@ -38,12 +42,13 @@ export function processEvent(event: PluginEvent, { global }: PluginMeta<Global>)
   return event;
 }
 
+/** With a scheme, relative, or as people write addresses: `www.example.com/a`. */
 function isUrl(text: string): boolean {
-  return /^(?:[a-z][a-z0-9+.-]*:|\/|\?|#)/i.test(text);
+  return /^(?:[a-z][a-z0-9+.-]*:|\/|\?|#|[\w-]+(?:\.[\w-]+)+(?:[:/?#]|$))/i.test(text);
 }
 
 function withoutCredentials(url: string): string {
-  return url.replace(/^([a-z][a-z0-9+.-]*:\/\/)[^/?#]*@/i, "$1");
+  return url.replace(/^((?:[a-z][a-z0-9+.-]*:)?\/\/)[^/?#]*@/i, "$1");
 }
 
 function cleanQuery(url: string, isKept: (name: string) => boolean): string {

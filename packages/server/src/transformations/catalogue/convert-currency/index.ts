@@ -3,7 +3,7 @@ import type { PluginEvent, PluginMeta } from "@posthog/plugin-scaffold";
 interface Global {
   target: string;
   rates: Map<string, number>;
-  amounts: string[][];
+  amounts: string[];
   currency: string;
   assumed: string;
   suffix: string;
@@ -11,7 +11,7 @@ interface Global {
 }
 
 export function setupPlugin({ config, global }: PluginMeta<Global>) {
-  const rates = typeof config.rates === "string" ? JSON.parse(config.rates) : config.rates;
+  const rates = typeof config.rates === "string" ? JSON.parse(config.rates || "{}") : config.rates;
   if (typeof rates !== "object" || rates === null || Array.isArray(rates)) {
     throw new Error("Rates have to be an object of numbers by currency.");
   }
@@ -25,12 +25,11 @@ export function setupPlugin({ config, global }: PluginMeta<Global>) {
   global.amounts = String(config.amounts ?? "")
     .split(",")
     .map((path) => path.trim())
-    .filter((path) => path !== "")
-    .map((path) => path.split("."));
+    .filter((path) => path !== "");
   global.currency = String(config.currency || "currency");
   global.assumed = codeOf(config.assume);
   global.suffix = String(config.suffix ?? "_normalized");
-  const decimals = Number(config.decimals ?? 2);
+  const decimals = Number(config.decimals || 2);
   if (!(Number.isInteger(decimals) && decimals >= 0 && decimals <= 8)) {
     throw new Error("Decimals have to be a whole number from 0 to 8.");
   }
@@ -52,7 +51,7 @@ export function processEvent(event: PluginEvent, { global }: PluginMeta<Global>)
   for (const path of global.amounts) {
     converted += convert(
       properties,
-      path,
+      Object.hasOwn(properties, path) ? [path] : path.split("."),
       (amount) => {
         return Math.round(((amount * from) / to) * global.scale) / global.scale;
       },
@@ -87,23 +86,44 @@ function convert(
   return 1;
 }
 
-/** Numbers as people write them: the last of point and comma is the decimal one. */
+/** A number and nothing else but its sign and its currency, before or behind it. */
+const AMOUNT =
+  /^([-+\u2212]?)\s*(?:[A-Z]{2,3}|\p{L}{0,2}\p{Sc})?\s*([-+\u2212]?)\s*(\d[\d.,'\u2019\s]*|[.,]\d+)\s*(?:[A-Z]{3}|\p{Sc})?$/iu;
+/** Digits in groups of three, which a decimal part may follow; or no groups. */
+const GROUPED = /^\d{1,3}([.,'\u2019 ])\d{3}(?:\1\d{3})*(?:([.,])(?!\1)\d*)?$/;
+const UNGROUPED = /^\d*([.,]?)\d*$/;
+
+/** Numbers as people write them; accountants put negative ones into brackets. */
 function amountOf(value: unknown): number | undefined {
   if (typeof value === "number") return Number.isFinite(value) ? value : undefined;
   if (typeof value !== "string" || value.length > 40) return undefined;
-  const digits = value.replace(/[^\d.,-]/g, "");
-  if (!/\d/.test(digits)) return undefined;
-  const [point, comma] = [digits.lastIndexOf("."), digits.lastIndexOf(",")];
-  const isGroup = (mark: string) =>
-    digits.split(mark).length > 2 || (mark === "," && point < 0 && /,\d{3}$/.test(digits));
-  const decimal = point > comma ? "." : ",";
-  const plain =
-    point >= 0 && comma >= 0
-      ? digits.replaceAll(decimal === "." ? "," : ".", "").replace(decimal, ".")
-      : isGroup(decimal)
-        ? digits.replaceAll(decimal, "")
-        : digits.replace(decimal, ".");
-  const amount = Number(plain);
+  const text = value.trim();
+  const bracketed = /^\((.*)\)$/.exec(text);
+  const bare = (bracketed?.[1] ?? text).trim();
+  // As programs write them.
+  if (/^[-+]?(?:\d+\.?\d*|\.\d+)e[-+]?\d+$/i.test(bare)) return finite(Number(bare));
+  const [, before, behind, digits = ""] = AMOUNT.exec(bare) ?? [];
+  const amount = plainNumber(digits.trim().replace(/\s/g, " "));
+  if (amount === undefined) return undefined;
+  const isNegative = bracketed !== null || /[-\u2212]/.test(`${before}${behind}`);
+  return finite(isNegative ? -amount : amount);
+}
+
+function plainNumber(digits: string): number | undefined {
+  if (digits === "") return undefined;
+  const grouped = GROUPED.exec(digits);
+  // One point is a decimal one (`1.299`); one comma before three digits groups them, but for `0,500`.
+  const isGrouped =
+    grouped !== null && (grouped[1] !== "." || /\..*[.,]/.test(digits)) && !/^0/.test(digits);
+  if (isGrouped) {
+    const [, group = "", decimal] = grouped;
+    const whole = digits.replaceAll(group, "");
+    return Number(decimal === undefined ? whole : whole.replace(decimal, "."));
+  }
+  return UNGROUPED.test(digits) ? Number(digits.replace(",", ".")) : undefined;
+}
+
+function finite(amount: number): number | undefined {
   return Number.isFinite(amount) ? amount : undefined;
 }
 

@@ -15,15 +15,25 @@ const OPERATORS: Record<string, (value: unknown, wanted: unknown) => boolean> = 
   starts_with: (value, wanted) => anyOf(wanted, (one) => text(value).startsWith(text(one))),
   greater_than: (value, wanted) => number(value) > number(wanted),
   less_than: (value, wanted) => number(value) < number(wanted),
-  is_set: (value, wanted) => (value !== undefined && value !== null) === (wanted !== false),
+  is_set: (value, wanted) => (value !== undefined && value !== null) === wanted,
+};
+/** What an operator has to be given, where not everything will do. */
+const GIVEN: Record<string, [fits: (wanted: unknown) => boolean, what: string]> = {
+  greater_than: [(wanted) => !Number.isNaN(number(wanted)), "a number"],
+  less_than: [(wanted) => !Number.isNaN(number(wanted)), "a number"],
+  is_set: [(wanted) => typeof wanted === "boolean", "true or false"],
 };
 
 export function setupPlugin({ config, global }: PluginMeta<Global>) {
-  const rules = typeof config.rules === "string" ? JSON.parse(config.rules) : config.rules;
+  const rules = typeof config.rules === "string" ? JSON.parse(config.rules || "[]") : config.rules;
   if (!Array.isArray(rules)) throw new Error("Rules have to be a list.");
   const tests = rules.map(readRule);
+  const keepsMatches = config.action === "keep only these";
+  if (keepsMatches && tests.length === 0) {
+    throw new Error("Name at least one rule: without any, nothing would be kept.");
+  }
   global.matches = (event) => tests.some((matches) => matches(event));
-  global.keepsMatches = config.action === "keep only these";
+  global.keepsMatches = keepsMatches;
 }
 
 export function processEvent(event: PluginEvent, { global }: PluginMeta<Global>) {
@@ -33,14 +43,21 @@ export function processEvent(event: PluginEvent, { global }: PluginMeta<Global>)
 function readRule(rule: unknown, index: number): Test {
   const where = `Rule ${index + 1}`;
   if (typeof rule !== "object" || rule === null) throw new Error(`${where} has to be an object.`);
-  const { event: names, where: conditions = [] } = rule as { event?: unknown; where?: unknown };
+  const { event: names, where: conditions = [], ...others } = rule as Record<string, unknown>;
+  const [other] = Object.keys(others);
+  // What somebody misspelled would widen the rule without a word.
+  if (other !== undefined) throw new Error(`${where} has "${other}"; it may have event and where.`);
   if (!Array.isArray(conditions)) throw new Error(`${where}: "where" has to be a list.`);
   if (names === undefined && conditions.length === 0) {
     throw new Error(`${where} needs "event" or "where": without either it would match everything.`);
   }
   const tests = conditions.map((condition) => readCondition(condition, where));
   if (names !== undefined) {
-    const patterns = list(names).map(wildcard);
+    const given = list(names);
+    if (given.length === 0 || !given.every((name) => typeof name === "string")) {
+      throw new Error(`${where}: "event" has to be a name, or a list of them.`);
+    }
+    const patterns = given.map(wildcard);
     tests.unshift((event) => patterns.some((pattern) => pattern.test(event.event)));
   }
   return (event) => tests.every((matches) => matches(event));
@@ -53,6 +70,9 @@ function readCondition(condition: unknown, where: string): Test {
     throw new Error(`${where}: a condition has a "property" and exactly one operator.`);
   }
   const wanted = rest[operator];
+  if (Array.isArray(wanted) && wanted.length === 0) {
+    throw new Error(`${where}: "${operator}" has an empty list.`);
+  }
   if (operator === "matches") {
     const pattern = readPattern(String(wanted), where);
     return (event) => {
@@ -62,6 +82,8 @@ function readCondition(condition: unknown, where: string): Test {
   }
   const test = Object.hasOwn(OPERATORS, operator) ? OPERATORS[operator] : undefined;
   if (!test) throw new Error(`${where}: there is no operator "${operator}".`);
+  const [fits, what] = (Object.hasOwn(GIVEN, operator) && GIVEN[operator]) || [];
+  if (fits && !fits(wanted)) throw new Error(`${where}: "${operator}" needs ${what}.`);
   return (event) => test(valueAt(event, property), wanted);
 }
 
@@ -107,5 +129,6 @@ function text(value: unknown): string {
 }
 
 function number(value: unknown): number {
-  return value === null || value === "" ? Number.NaN : Number(value);
+  if (typeof value === "number") return value;
+  return typeof value === "string" && value.trim() !== "" ? Number(value) : Number.NaN;
 }

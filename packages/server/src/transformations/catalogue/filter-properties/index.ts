@@ -40,22 +40,24 @@ export function processEvent(event: PluginEvent, { global }: PluginMeta<Global>)
 }
 
 function filter(properties: Properties, global: Global, isEvent: boolean): Properties {
-  const { paths, whole, keepsListed, keepsInternal } = global;
+  const { paths, whole, keepsListed, keepsInternal, filtersPersons } = global;
   const isUntouched = (name: string) =>
-    isEvent &&
-    (PERSON_PROPERTIES.includes(name) || (keepsListed && keepsInternal && name.startsWith("$")));
-  const kept: Properties = {};
+    isEvent && PERSON_PROPERTIES.includes(name)
+      ? !filtersPersons || keepsListed || !whole.has(name)
+      : isEvent && keepsListed && keepsInternal && name.startsWith("$");
+  const kept: [name: string, value: unknown][] = [];
   for (const [name, value] of Object.entries(properties)) {
-    if (isUntouched(name)) kept[name] = value;
+    if (isUntouched(name)) kept.push([name, value]);
     else if (whole.has(name)) {
-      if (keepsListed) kept[name] = value;
+      if (keepsListed) kept.push([name, value]);
     } else {
       const below = paths.filter(([first]) => first?.(name)).map((path) => path.slice(1));
       const rest = keepsListed ? keep(value, below) : remove(value, below);
-      if (rest !== undefined) kept[name] = rest;
+      if (rest !== undefined) kept.push([name, rest]);
     }
   }
-  return kept;
+  // Unlike an assignment, it takes every name for a name.
+  return Object.fromEntries(kept);
 }
 
 /** What is left of a value without what lies at some paths; `undefined` for nothing. */
@@ -82,13 +84,12 @@ function each(
   paths: Path[],
   visit: (value: unknown, paths: Path[]) => unknown,
 ): Properties {
-  const rest: Properties = {};
-  for (const [name, item] of Object.entries(value)) {
+  const rest = Object.entries(value).flatMap(([name, item]) => {
     const below = paths.filter(([first]) => first?.(name)).map((path) => path.slice(1));
     const visited = visit(item, below);
-    if (visited !== undefined) rest[name] = visited;
-  }
-  return rest;
+    return visited === undefined ? [] : [[name, visited] as const];
+  });
+  return Object.fromEntries(rest);
 }
 
 function partTest(part: string): (name: string) => boolean {

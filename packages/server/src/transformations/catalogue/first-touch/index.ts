@@ -7,6 +7,12 @@ interface Global {
   keepsLast: boolean;
 }
 
+/** What links of campaigns carry. */
+const CAMPAIGN = [
+  ...["utm_source", "utm_medium", "utm_campaign", "utm_content", "utm_term"],
+  ...["gclid", "gbraid", "wbraid", "msclkid", "fbclid", "ttclid", "twclid", "li_fat_id"],
+];
+
 export function setupPlugin({ config, global }: PluginMeta<Global>) {
   global.events = new Set(listOf(config.events));
   global.names = listOf(config.properties);
@@ -37,8 +43,8 @@ function comesFromOutside(
   properties: Record<string, unknown>,
   parameters: URLSearchParams,
 ): boolean {
-  const source = given(properties.utm_source) ?? given(parameters.get("utm_source"));
-  if (source !== undefined) return true;
+  const isNamed = (name: string) => given(properties[name] ?? parameters.get(name)) !== undefined;
+  if (CAMPAIGN.some(isNamed)) return true;
   const referrer = String(properties.$referrer ?? "");
   if (referrer === "" || referrer === "$direct") return false;
   const host = hostOf(String(properties.$current_url ?? ""));
@@ -47,7 +53,7 @@ function comesFromOutside(
 
 function hostOf(url: string): string {
   const host = /^[a-z][a-z0-9+.-]*:\/\/(?:[^/?#@]*@)?([^/?#:]+)/i.exec(url)?.[1] ?? "";
-  return host.toLowerCase();
+  return host.toLowerCase().replace(/^www\./, "");
 }
 
 function parametersOf(url: unknown): URLSearchParams {

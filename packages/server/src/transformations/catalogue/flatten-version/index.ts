@@ -1,7 +1,7 @@
 import type { PluginEvent, PluginMeta } from "@posthog/plugin-scaffold";
 
 const VERSION =
-  /^\s*v?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?(?:\.\d{1,9})?(?:-?((?!\d)[0-9a-z-]+(?:\.[0-9a-z-]+)*|(?<=-)[0-9a-z.-]+))?(?:\+([0-9a-z.-]+))?\s*$/i;
+  /^\s*v?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?(?:\.\d{1,9})?(?:-?((?!\d)[0-9a-z-]+(?:\.[0-9a-z-]+)*|(?<=-)[0-9a-z.-]+))?(?:\+([0-9a-z.-]+)|\s*\(([0-9a-z.-]+)\))?\s*$/i;
 
 export function setupPlugin({ config, global }: PluginMeta<{ names: string[] }>) {
   global.names = String(config.properties ?? "")
@@ -19,15 +19,16 @@ export function processEvent(event: PluginEvent, { global }: PluginMeta<{ names:
     if (typeof value !== "string" && typeof value !== "number") continue;
     const match = VERSION.exec(String(value).slice(0, 200));
     if (!match) continue;
-    const [, major = "0", minor = "0", patch = "0", prerelease, build] = match;
+    const [, major = "0", minor = "0", patch = "0", prerelease, plus, inBrackets] = match;
+    const build = plus ?? inBrackets;
     properties[`${name}__major`] = Number(major);
     properties[`${name}__minor`] = Number(minor);
     properties[`${name}__patch`] = Number(patch);
     if (prerelease) properties[`${name}__prerelease`] = prerelease;
     if (build) properties[`${name}__build`] = build;
     if (Number(minor) < 1000 && Number(patch) < 1000) {
-      properties[`${name}__number`] =
-        Number(major) * 1_000_000 + Number(minor) * 1000 + Number(patch);
+      const release = Number(major) * 1_000_000 + Number(minor) * 1000 + Number(patch);
+      properties[`${name}__number`] = prerelease ? release - 0.5 : release;
     }
   }
   return event;

@@ -38,7 +38,8 @@ const TYPES: Record<string, (value: unknown) => boolean> = {
     /^\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?$/.test(
       value,
     ) &&
-    !Number.isNaN(Date.parse(value)),
+    !Number.isNaN(Date.parse(value)) &&
+    isInCalendar(value.slice(0, 10)),
   uuid: (value) =>
     typeof value === "string" && /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(value),
   url: (value) => typeof value === "string" && /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#]+/i.test(value),
@@ -46,8 +47,14 @@ const TYPES: Record<string, (value: unknown) => boolean> = {
     typeof value === "string" && /^[^\s@]{1,64}@[^\s@.]+(?:\.[^\s@.]+)+$/.test(value),
 };
 
+/** Dates take 30 February for a day in March. */
+function isInCalendar(day: string): boolean {
+  return new Date(`${day}T00:00:00Z`).toISOString().startsWith(day);
+}
+
 export function setupPlugin({ config, global }: PluginMeta<Global>) {
-  const given = typeof config.schemas === "string" ? JSON.parse(config.schemas) : config.schemas;
+  const given =
+    typeof config.schemas === "string" ? JSON.parse(config.schemas || "{}") : config.schemas;
   if (!TYPES.object?.(given)) throw new Error("Schemas have to be an object by event.");
   global.schemas = new Map(
     Object.entries(given).map(([event, schema]) => [event, readSchema(event, schema)]),
@@ -101,11 +108,18 @@ function readSchema(event: string, schema: unknown): Schema {
   if (other !== undefined) {
     throw new Error(`The schema of "${event}" has "${other}"; it may have required and optional.`);
   }
+  for (const [name, types] of Object.entries({ required, optional })) {
+    if (TYPES.object?.(types)) continue;
+    throw new Error(
+      `The schema of "${event}": "${name}" has to be an object of types by property.`,
+    );
+  }
   const rules = [
     ...Object.entries(required).map(([path, type]) => readRule(event, path, type, true)),
     ...Object.entries(optional).map(([path, type]) => readRule(event, path, type, false)),
   ];
-  return { rules, names: new Set(rules.map(({ path }) => path.split(".")[0] ?? path)) };
+  const names = rules.flatMap(({ path }) => [path, path.split(".")[0] ?? path]);
+  return { rules, names: new Set(names) };
 }
 
 function readRule(event: string, path: string, type: unknown, isRequired: boolean): Rule {

@@ -1,7 +1,7 @@
 import type { PluginEvent, PluginMeta } from "@posthog/plugin-scaffold";
 import bowser from "./bowser.js";
 
-type Parts = Record<string, string>;
+type Parts = Record<string, string | number>;
 
 interface Global {
   names: string[];
@@ -32,6 +32,16 @@ const WINDOWS: Record<string, string> = {
   "NT 6.3": "8.1",
   "NT 6.4": "10",
   "NT 10.0": "10",
+};
+/** Names of browsers that posthog-js tells otherwise: on any system, and on iOS. */
+const BROWSERS: Record<string, string> = {
+  "Samsung Internet for Android": "Samsung Internet",
+  "Android Browser": "Android Mobile",
+};
+const IOS_BROWSERS: Record<string, string> = {
+  Chrome: "Chrome iOS",
+  Firefox: "Firefox iOS",
+  Safari: "Mobile Safari",
 };
 /** Systems whose versions have three parts there. */
 const THREE_PARTS = new Set(["iOS", "macOS", "Android"]);
@@ -82,11 +92,23 @@ function systemVersion(
   return isShort && name !== undefined && THREE_PARTS.has(name) ? `${version}.0` : version;
 }
 
+/** Browsers and their versions as posthog-js tells them: a number of major and minor. */
+function browserParts(
+  { name = "", version = "" }: { name?: string; version?: string },
+  os?: string,
+) {
+  const names = os === "iOS" ? IOS_BROWSERS : BROWSERS;
+  const number = Number.parseFloat(version);
+  return {
+    $browser: names[name] ?? name,
+    $browser_version: Number.isNaN(number) ? undefined : number,
+  };
+}
+
 function parse(userAgent: string): Parts {
   const { browser, os, platform } = bowser.parse(userAgent);
-  const parts: Record<string, string | undefined> = {
-    $browser: browser.name,
-    $browser_version: browser.version,
+  const parts: Record<string, string | number | undefined> = {
+    ...browserParts(browser, os.name),
     $os: os.name === "macOS" ? "Mac OS X" : os.name,
     $os_version: systemVersion(os, userAgent),
     $device_type: DEVICE_TYPES[platform.type ?? ""],
@@ -94,6 +116,8 @@ function parse(userAgent: string): Parts {
     $device: platform.model,
   };
   return Object.fromEntries(
-    Object.entries(parts).filter((part): part is [string, string] => Boolean(part[1])),
+    Object.entries(parts).filter(
+      (part): part is [string, string | number] => part[1] !== undefined && part[1] !== "",
+    ),
   );
 }

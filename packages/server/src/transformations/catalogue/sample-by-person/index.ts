@@ -6,6 +6,7 @@ interface Global {
   salt: string;
   events: Set<string> | null;
   always: Set<string>;
+  goesByDevice: boolean;
 }
 
 const STEPS = 2 ** 32;
@@ -20,12 +21,13 @@ export function setupPlugin({ config, global }: PluginMeta<Global>) {
   const events = listOf(config.events);
   global.events = events.length > 0 ? new Set(events) : null;
   global.always = new Set(listOf(config.keep));
+  global.goesByDevice = config.by === "device";
 }
 
 export function processEvent(event: PluginEvent, { global }: PluginMeta<Global>) {
   if (global.always.has(event.event)) return event;
   if (global.events && !global.events.has(event.event)) return event;
-  const { $device_id: device } = event.properties ?? {};
+  const device = global.goesByDevice ? event.properties?.$device_id : undefined;
   const whom = typeof device === "string" && device !== "" ? device : event.distinct_id;
   if (positionOf(whom, global.salt) >= global.share) return null;
   event.properties = { ...event.properties, $sample_rate: global.share };

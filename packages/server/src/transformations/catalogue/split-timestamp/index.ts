@@ -72,6 +72,7 @@ function zoneFor(properties: Record<string, unknown>, global: Global) {
 }
 
 const MAX_CLOCKS = 100;
+const MAX_OFFSET_MINUTES = 14 * 60;
 
 function clockOf(name: string, { clocks }: Global): Clock | null {
   const known = clocks.get(name);
@@ -87,6 +88,7 @@ function makeClock(name: string): Clock | null {
   const offset = /^([+-])(\d{1,2}):?(\d{2})?$/.exec(name);
   if (offset) {
     const minutes = Number(offset[2]) * 60 + Number(offset[3] ?? 0);
+    if (Number(offset[3] ?? 0) > 59 || minutes > MAX_OFFSET_MINUTES) return null;
     const shiftMs = (offset[1] === "-" ? -1 : 1) * minutes * 60_000;
     return (instant) => new Date(instant.getTime() + shiftMs);
   }
