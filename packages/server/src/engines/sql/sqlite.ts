@@ -3,6 +3,7 @@ import {
   SqliteAdapter,
   type SqliteDatabase,
   SqliteDialect,
+  type SqliteDialectConfig,
   type SqliteStatement,
 } from "kysely";
 import Database from "libsql";
@@ -12,6 +13,7 @@ import { nameOutages } from "./name-outages.ts";
 import type { Schema } from "./schema.ts";
 import type { SqlDatabase } from "./sql-database.ts";
 import { createSqliteFlusher } from "./sqlite-flusher.ts";
+import { LockWaitingDriver, type LockWaitOptions } from "./wait-for-locks.ts";
 
 /**
  * Pages of the write-ahead log at which a commit copies them into the file itself, as SQLite does by
@@ -28,7 +30,10 @@ const CACHE_KIB_AT_ONCE = 32_768;
  * one reads, so that a read never waits for a write transaction, and one reads at once, so that it
  * never waits for, or reads from within, a longer look of the second.
  */
-export async function openSqlite(path: string): Promise<SqlDatabase> {
+export async function openSqlite(
+  path: string,
+  lockWaits: LockWaitOptions = {},
+): Promise<SqlDatabase> {
   const connect = () => {
     const connection = new Database(path);
     // First: the others may find the file locked, by a command that works on it too.
@@ -37,12 +42,14 @@ export async function openSqlite(path: string): Promise<SqlDatabase> {
     connection.exec("pragma synchronous = full");
     connection.exec("pragma foreign_keys = on");
     connection.exec(`pragma wal_autocheckpoint = ${MAX_LOG_PAGES}`);
+    // From now on it is the driver that waits, and the rest of the process goes on.
+    connection.exec("pragma busy_timeout = 0");
     return connection;
   };
   const open = (connection: Database.Database) =>
     new Kysely<Schema>({
       dialect: nameOutages(
-        new Dialect({ database: keepStatements(endLockedStatements(connection)) }),
+        new Dialect({ database: keepStatements(endLockedStatements(connection)) }, lockWaits),
       ),
     });
   const writer = connect();
@@ -93,8 +100,24 @@ export async function openSqlite(path: string): Promise<SqlDatabase> {
   };
 }
 
-/** With tables made and changed in transactions, as SQLite can: an upgrade happens whole or not at all. */
+/**
+ * With tables made and changed in transactions, as SQLite can: an upgrade happens whole or not at all. And with
+ * locks of other processes waited for.
+ */
 class Dialect extends SqliteDialect {
+  readonly #config: SqliteDialectConfig;
+  readonly #lockWaits: LockWaitOptions;
+
+  constructor(config: SqliteDialectConfig, lockWaits: LockWaitOptions) {
+    super(config);
+    this.#config = config;
+    this.#lockWaits = lockWaits;
+  }
+
+  override createDriver() {
+    return new LockWaitingDriver(this.#config, this.#lockWaits);
+  }
+
   override createAdapter() {
     return new Adapter();
   }
