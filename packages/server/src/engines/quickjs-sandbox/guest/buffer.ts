@@ -1,5 +1,5 @@
 import * as library from "buffer/";
-import { fromLatin1, type GuestCore, utf8 } from "./part.ts";
+import { fromLatin1, type GuestCore, toLatin1, utf8, viewOf } from "./part.ts";
 
 type AnyFunction = (...values: unknown[]) => unknown;
 type Methods = Record<string, AnyFunction>;
@@ -47,12 +47,51 @@ export function makePart(core: GuestCore): Record<string, unknown> {
       const part = Uint8Array.prototype.subarray.call(this, Math.max(0, start ?? 0), end);
       if (part.length > MANY_BYTES) return core.textOf(part, name);
     }
-    if (!isBase64Url(encoding)) return Reflect.apply(write, this, [encoding, ...range]);
+    if (!isBase64Url(encoding)) {
+      const text = Reflect.apply(write, this, [encoding, ...range]) as string;
+      // The library counts bytes that are no text otherwise than Node.js does.
+      if (!/^utf-?8$/.test(name) || !text.includes("\uFFFD")) return text;
+      const [start, end] = range as [number | undefined, number | undefined];
+      const bytes = this as Uint8Array;
+      return core.textOf(bytes.subarray(Math.max(0, start ?? 0), end), "utf8");
+    }
     const text = Reflect.apply(write, this, ["base64", ...range]) as string;
     return text.replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
   });
-  return { Buffer, SlowBuffer, kMaxLength, constants: { MAX_LENGTH: kMaxLength } };
+  Object.defineProperty(Buffer, "name", { value: "Buffer" });
+  Reflect.deleteProperty(prototype, Symbol.for("nodejs.util.inspect.custom"));
+  define(prototype, "inspect", function (this: unknown) {
+    return core.show(this, 1);
+  });
+  const utf8Of = (bytes: unknown) => core.textOf(viewOf(bytes), "utf8");
+  return {
+    Buffer,
+    SlowBuffer,
+    kMaxLength,
+    kStringMaxLength: MAX_STRING_LENGTH,
+    constants: { MAX_LENGTH: kMaxLength, MAX_STRING_LENGTH },
+    INSPECT_MAX_BYTES: 50,
+    // Of other parts, which most code that has buffers does not ask for.
+    get Blob() {
+      return Blob;
+    },
+    get File() {
+      return File;
+    },
+    get atob() {
+      return atob;
+    },
+    get btoa() {
+      return btoa;
+    },
+    isUtf8: (bytes: unknown) => utf8(utf8Of(bytes)) === toLatin1(viewOf(bytes), core),
+    isAscii: (bytes: unknown) => viewOf(bytes).every((byte) => byte < 0x80),
+    transcode: (bytes: unknown, from: string, to: string) =>
+      Reflect.apply(statics["from"] as AnyFunction, Buffer, [core.textOf(viewOf(bytes), from), to]),
+  };
 }
+
+const MAX_STRING_LENGTH = 536_870_888;
 
 function replaceEncoding(target: Methods, name: string, first: number): void {
   const method = target[name] as AnyFunction;

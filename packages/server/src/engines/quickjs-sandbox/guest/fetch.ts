@@ -21,6 +21,9 @@ interface Signal {
 /** What has no body, whatever comes. */
 const EMPTY_STATUSES = new Set([101, 204, 205, 304]);
 
+/** By which objects say themselves how they are shown. */
+const SHOWN = Symbol.for("nodejs.util.inspect.custom");
+
 /** `fetch` and what belongs to it, by the host's network. */
 export function makePart(core: GuestCore): Record<string, unknown> {
   const { URL } = core.part("url") as { URL: new (input: unknown) => { href: string } };
@@ -75,6 +78,10 @@ export function makePart(core: GuestCore): Record<string, unknown> {
     }
     get [Symbol.toStringTag](): string {
       return "Headers";
+    }
+    [SHOWN](): string {
+      const joined = [...this.#values].map(([name, values]) => [name, values.join(", ")]);
+      return `Headers ${core.show(Object.fromEntries(joined))}`;
     }
     *entries(): Generator<Pair> {
       for (const name of [...this.#values.keys()].sort()) {

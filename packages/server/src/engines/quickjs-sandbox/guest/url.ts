@@ -14,8 +14,11 @@ interface UrlFields {
   search: string;
   hash: string;
 }
+/** By which objects say themselves how they are shown. */
+const SHOWN = Symbol.for("nodejs.util.inspect.custom");
+
 /** The web's addresses and those of Node.js, by the host's rules. */
-export function makePart({ call }: GuestCore): Record<string, unknown> {
+export function makePart({ call, show }: GuestCore): Record<string, unknown> {
   class URLSearchParams {
     #pairs: Pair[] = [];
     #changed: (() => void) | undefined;
@@ -107,6 +110,10 @@ export function makePart({ call }: GuestCore): Record<string, unknown> {
     }
     get [Symbol.toStringTag](): string {
       return "URLSearchParams";
+    }
+    [SHOWN](): string {
+      const shown = this.#pairs.map((pair) => pair.map((text) => show(text, 1)).join(" => "));
+      return `URLSearchParams {${shown.length === 0 ? "" : ` ${shown.join(", ")} `}}`;
     }
   }
   const { watch, reset } = URLSearchParams;
@@ -220,6 +227,12 @@ export function makePart({ call }: GuestCore): Record<string, unknown> {
     }
     get [Symbol.toStringTag](): string {
       return "URL";
+    }
+    [SHOWN](): string {
+      const { href, origin, protocol, username, password, host, hostname, port } = this;
+      const { pathname, search, searchParams, hash } = this;
+      const first = { href, origin, protocol, username, password, host, hostname, port };
+      return `URL ${show({ ...first, pathname, search, searchParams, hash })}`;
     }
   }
 

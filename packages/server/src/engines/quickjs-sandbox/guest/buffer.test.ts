@@ -1,0 +1,26 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { QuickJsSandbox } from "../quickjs-sandbox.ts";
+import { bothWays } from "./as-in-node.setup.ts";
+
+let sandbox: QuickJsSandbox;
+beforeAll(() => {
+  sandbox = new QuickJsSandbox({ threads: 1 });
+});
+afterAll(() => sandbox.close());
+
+it.each([
+  "Buffer.from([0xe2, 0x82]).toString()",
+  "Buffer.from([0x61, 0xf0, 0x9f, 0x98, 0x62, 0xff, 0xc3, 0x28]).toString()",
+  "Buffer.from([0xed, 0xa0, 0x80, 0xef, 0xbf, 0xbd, 0xe2, 0x82]).toString('utf-8', 1, 7)",
+  "Buffer.from([0xe2, 0x82, 0xac]).toString('UTF8', 0, 2)",
+  "[Buffer.from('a').constructor.name, Buffer.name]",
+  "[Buffer.from('ab').inspect(), Buffer.alloc(60).inspect()]",
+  "[[0xff], [0xe2, 0x82, 0xac], [0xef, 0xbf, 0xbd]].map((bytes) => require('buffer').isUtf8(Buffer.from(bytes)))",
+  "require('buffer').isAscii(Buffer.from('aé'))",
+  "[...require('buffer').transcode(Buffer.from('é'), 'utf8', 'latin1')]",
+  "[require('buffer').Blob === Blob, require('buffer').atob('YQ=='), require('buffer').btoa('a')]",
+  "require('buffer').constants.MAX_STRING_LENGTH",
+])("[TS-14] %s is what it is in Node.js", async (expression) => {
+  const [inside, outside] = await bothWays(sandbox, expression);
+  expect(inside).toEqual(outside);
+});
