@@ -13,6 +13,11 @@ export type TransformationConfigFields = Omit<
   "id" | "projectId" | "createdAt" | "updatedAt"
 >;
 
+/** A config that is about to be; `last` in the order runs after all others of its project. */
+export interface NewConfigFields extends Omit<TransformationConfigFields, "order"> {
+  readonly order: number | "last";
+}
+
 /** An attachment without its contents. */
 export interface AttachmentSummary extends Omit<Attachment, "contents"> {
   readonly id: number;
@@ -64,7 +69,7 @@ export interface TransformationConfigStore {
   /** `undefined` when there is no such transformation (any more). */
   create(
     projectId: number,
-    fields: TransformationConfigFields,
+    fields: NewConfigFields,
     attachments: AttachmentChange,
     write: ConfigWrite,
   ): Promise<ConfigView | undefined>;

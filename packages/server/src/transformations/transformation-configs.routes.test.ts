@@ -121,6 +121,17 @@ describe("the record", () => {
     expect((await get("?plugin_id=999999")).body.count).toBe(0);
   });
 
+  test("[TM-27] one that is enabled tells where its transformation has no source", async () => {
+    const { body } = await api.send("POST", plugins, { plugin_type: "source", name: "Empty" });
+    const config = await newConfig({}, body.id);
+    expect(config).toMatchObject({ enabled: true, error: { message: "It has no source yet." } });
+    expect((await get(`/${config.id}`)).body.error).toEqual(config.error);
+    const idle = await newConfig({ enabled: false }, body.id);
+    expect(idle.error).toBeNull();
+    await api.send("PATCH", `${plugins}/${body.id}/update_source`, { "index.js": CODE });
+    expect((await get(`/${config.id}`)).body).toMatchObject({ enabled: true, error: null });
+  });
+
   test("[TM-55] deleting one disables it and hides it, whichever way it is done", async () => {
     const [one, other] = [await newConfig(), await newConfig()];
     expect((await api.send("DELETE", `${configs}/${one.id}`)).status).toBe(204);
@@ -424,6 +435,20 @@ describe("attachments", () => {
       ["remove_attachment[o\0]", "1"],
     ]);
     expect(body.config.list).toMatchObject({ name: "a\ufffdb", size: 1, type: "text/html" });
+  });
+
+  test("[TM-53] a file that comes stays, though its form also takes the one before away", async () => {
+    const plugin = await newPlugin([{ key: "file", type: "attachment" }]);
+    const { id } = await newConfig({}, plugin);
+    await sendForm("PATCH", `/${id}`, [["add_attachment[file]", "old", "old.txt"]]);
+    const both = await sendForm("PATCH", `/${id}`, [
+      ["remove_attachment[file]", "true"],
+      ["add_attachment[file]", "new", "new.txt"],
+    ]);
+    expect(both.body.config.file).toMatchObject({ name: "new.txt", size: 3 });
+    const { body } = await get(`/${id}/activity?limit=2`);
+    const told = body.results.map(({ activity }: { activity: string }) => activity);
+    expect(told).toEqual(["attachment_updated", "attachment_created"]);
   });
 
   test("[TM-53] what the transformation does not declare, and broken forms, are refused", async () => {

@@ -112,9 +112,11 @@ export function bodyOfConfigForm(
     const [cleanName, cleanType] = [cleanText(fileName), cleanText(contentType)];
     return [{ key, fileName: cleanName, contentType: cleanType, contents: bytes }];
   });
-  const removeKeys = [...fields.keys()].flatMap(
-    (name) => keyIn(name, /^remove_attachment\[([^\]]+)\]$/) ?? [],
-  );
+  // What comes in the place of another takes it away by itself.
+  const replaced = new Set(put.map(({ key }) => key));
+  const removeKeys = [...fields.keys()]
+    .flatMap((name) => keyIn(name, /^remove_attachment\[([^\]]+)\]$/) ?? [])
+    .filter((key) => !replaced.has(key));
   attachmentsOfBody.set(body, { put, removeKeys });
   return body;
 }

@@ -15,6 +15,7 @@ import type {
   AttachmentChange,
   ConfigView,
   ConfigWrite,
+  NewConfigFields,
   TransformationConfigFields,
   TransformationConfigStore,
 } from "./transformation-config-store.ts";
@@ -120,7 +121,11 @@ export function createTransformationConfigs({
   const asItRuns = (view: ConfigView): ConfigView => {
     const { id, projectId, enabled, problem } = view.config;
     if (!enabled || problem) return view;
-    return { ...view, config: { ...view.config, problem: atWork.startProblem(projectId, id) } };
+    const hasSource = view.transformation.version > 0;
+    const found = hasSource
+      ? atWork.startProblem(projectId, id)
+      : { message: "It has no source yet.", at: view.config.updatedAt };
+    return { ...view, config: { ...view.config, problem: found } };
   };
 
   /** A config that was just changed, tried out where it is enabled. */
@@ -150,9 +155,9 @@ export function createTransformationConfigs({
       );
       if (!transformation) throw unknownTransformation(transformationId);
       checkAttachments(attachments, transformation);
-      const fields: TransformationConfigFields = {
+      const fields: NewConfigFields = {
         enabled: false,
-        order: await nextOrder(store, project.id),
+        order: "last",
         name: null,
         description: null,
         allowedHosts: [],
@@ -285,14 +290,6 @@ export function unknownTransformation(id: number): Refusal {
   return new Refusal("invalid_input", `Invalid pk "${id}" - object does not exist.`, {
     attr: "plugin",
   });
-}
-
-async function nextOrder(
-  store: Pick<TransformationConfigStore, "list">,
-  projectId: number,
-): Promise<number> {
-  const { configs } = await store.list(projectId, ALL);
-  return configs.reduce((order, { config }) => Math.max(order, config.order + 1), 1);
 }
 
 function exportsEvents({ capabilities }: Transformation): boolean {

@@ -6,6 +6,7 @@ import type { Program } from "./sandbox.ts";
 import type {
   ConfigView,
   ConfigWrite,
+  NewConfigFields,
   TransformationConfigFields,
   TransformationConfigStore,
 } from "./transformation-config-store.ts";
@@ -143,7 +144,7 @@ export function transformationStoresContract(
   };
   const configure = async (
     { id }: { readonly id: number },
-    fields: Partial<TransformationConfigFields> = {},
+    fields: Partial<NewConfigFields> = {},
     project = projectId,
   ): Promise<ConfigView> => {
     const view = await configs.create(
@@ -538,6 +539,16 @@ export function transformationStoresContract(
       expect(seen).toEqual([...new Set(seen)].toSorted((a, b) => a - b));
       expect(seen[0]).toBeGreaterThan(0);
       expect(await revision(other)).toBe(untouched);
+    });
+
+    test("[TM-6] one without an order runs last, also of several made at once", async () => {
+      const made = await create();
+      const last = async () => (await configure(made, { order: "last" })).config.order;
+      expect(await last()).toBe(1);
+      await configure(made, { order: 7 });
+      await configure(made, { order: -3 });
+      await configure(made, { order: 90, deleted: true });
+      expect(new Set(await Promise.all([last(), last(), last()]))).toEqual(new Set([8, 9, 10]));
     });
 
     test("[TM-7] an attachment takes the place of the one with its key, and goes when it is taken away", async () => {

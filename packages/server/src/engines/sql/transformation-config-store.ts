@@ -32,7 +32,11 @@ export function createTransformationConfigStore({
         const row = await transaction
           .insertInto("transformation_configs")
           .values({
-            ...encodeFields(fields),
+            ...encodeFields({
+              ...fields,
+              order:
+                fields.order === "last" ? await lastOrder(transaction, projectId) : fields.order,
+            }),
             project_id: projectId,
             created_at: encodeInstant(write.now),
             updated_at: encodeInstant(write.now),
@@ -236,6 +240,17 @@ export function createTransformationConfigStore({
 async function beginChange(transaction: Transaction<Schema>, projectId: number): Promise<void> {
   const revision = await nextTransformationRevision(transaction);
   await markProject(transaction, projectId, revision);
+}
+
+/** What runs after all that a project has. */
+async function lastOrder(transaction: Transaction<Schema>, projectId: number): Promise<number> {
+  const { highest } = await transaction
+    .selectFrom("transformation_configs")
+    .select((eb) => eb.fn.max("run_order").as("highest"))
+    .where("project_id", "=", projectId)
+    .where("deleted", "=", encodeBoolean(false))
+    .executeTakeFirstOrThrow();
+  return Math.max(1, Number(highest ?? 0) + 1);
 }
 
 async function tell(
