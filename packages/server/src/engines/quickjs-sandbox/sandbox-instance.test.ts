@@ -24,6 +24,18 @@ it("[TS-33] ends with failed events when their thread is lost for ever, whoever 
   expect(sentTimes).toBeLessThan(50);
 });
 
+it("[TS-25] gives no answer that a thread waited for to the next one", async () => {
+  const sent: string[] = [];
+  const send = ({ kind }: ToThread) => void sent.push(kind);
+  const instance = new SandboxInstance(7, settingsOf(), send, () => {});
+  const question = { argument: ["key"], cause: null, origin: null } as const;
+  instance.receive({ kind: "ask", instance: 7, ask: 1, op: "get", ...question });
+  instance.moveTo(send, null);
+  instance.receive({ kind: "ask", instance: 7, ask: 1, op: "get", ...question });
+  await new Promise((done) => setTimeout(done));
+  expect(sent).toEqual(["start", "answer"]);
+});
+
 it("[TS-34] cuts the last batch first, also in a new thread, so that none passes one that ended early", () => {
   const sent: string[] = [];
   const send = (message: ToThread) => {

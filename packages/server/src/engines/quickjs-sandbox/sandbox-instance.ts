@@ -70,6 +70,8 @@ export class SandboxInstance implements Instance {
   readonly #guestSettings: GuestSettings;
   readonly #onStop: (instance: SandboxInstance) => void;
   #send: (message: ToThread) => void;
+  /** How many threads it has moved to. */
+  #threads = 0;
   #ids = 0;
   readonly #batches = new Map<number, BatchRequest>();
   readonly #calls = new Map<number, CallRequest>();
@@ -225,6 +227,7 @@ export class SandboxInstance implements Instance {
   /** Its thread was lost: what was asked is asked again of the next one, but for what lost it. */
   moveTo(send: (message: ToThread) => void, lost: LostWork | null): void {
     this.#send = send;
+    this.#threads += 1;
     if (lost !== null && lost.instance === this.key) this.#blame(lost.event);
     if (this.#end !== null) return;
     this.#sendStart();
@@ -383,13 +386,15 @@ export class SandboxInstance implements Instance {
 
   #takeAsk(message: Extract<FromThread, { kind: "ask" }>): void {
     const { ask, op, argument } = message;
-    const asked = this.#answer(op, argument, this.#causeOf(message));
-    asked.then(
-      (value) => this.#send({ kind: "answer", instance: this.key, ask, isOk: true, value }),
-      (error) => {
-        const reason = error instanceof Error ? error.message : String(error);
-        this.#send({ kind: "answer", instance: this.key, ask, isOk: false, value: reason });
-      },
+    const thread = this.#threads;
+    const answer = (isOk: boolean, value: Json | undefined) => {
+      // The next thread asks again, and counts its questions anew.
+      if (thread !== this.#threads) return;
+      this.#send({ kind: "answer", instance: this.key, ask, isOk, value });
+    };
+    this.#answer(op, argument, this.#causeOf(message)).then(
+      (value) => answer(true, value),
+      (error) => answer(false, error instanceof Error ? error.message : String(error)),
     );
   }
 
