@@ -607,6 +607,28 @@ describe("what the service is told", () => {
     await instance.stop();
   });
 
+  it("[TS-25] gives no answer that was on its way to a machine that was lost to the next one", async () => {
+    const host = {
+      ...recordHost().host,
+      readStored: async (key: string) => {
+        if (key === "slow") await new Promise((done) => setTimeout(done, 300));
+        return `of ${key}`;
+      },
+    };
+    const instance = await startSource(
+      sandbox,
+      `export async function processEvent(e, { storage }) {
+        if (e.event === "event 0") { storage.get("slow"); while (true) {} }
+        e.properties.stored = await storage.get("quick");
+        return e;
+      }`,
+      { host, limits: { ...DEFAULT_LIMITS, eventCpuMs: 50 } },
+    );
+    const [, after] = await instance.transform(sampleEvents(2));
+    expect(readOutcome(after)).toEqual({ stored: "of quick" });
+    await instance.stop();
+  });
+
   it("[TS-33] cannot be forged by code that changes what is shared inside", async () => {
     const instance = await startSource(
       sandbox,

@@ -3,7 +3,8 @@ import { networks } from "../../platform/network-address.ts";
 import { AttendedTime } from "./attended-time.ts";
 import { CpuMeter, nothingSpent } from "./cpu-meter.ts";
 import { fetchGranted } from "./granted-fetch.ts";
-import { GuestInstance, type GuestPlatform } from "./guest-instance.ts";
+import { GuestInstance } from "./guest-instance.ts";
+import type { GuestPlatform } from "./guest-platform.ts";
 import { HostAllowance } from "./host-allowance.ts";
 import { HostAnswers } from "./host-answers.ts";
 import { BEAT, type FromThread, type ThreadData, type ToThread } from "./sandbox-messages.ts";
@@ -52,8 +53,9 @@ const platform: GuestPlatform = {
     // Beside a turn nobody else would send it.
     if (!isTurnPlanned) planTurn();
   },
-  wake(instance) {
-    if (instance.hasWork) {
+  wake(key) {
+    const instance = instances.get(key);
+    if (instance?.hasWork) {
       ready.add(instance);
       if (!isTurnPlanned) planTurn();
     }
