@@ -395,6 +395,21 @@ describe("the shapes of flag answers", () => {
     },
   );
 
+  it.each(["groups", "group_properties"])(
+    "[DC-18] takes a thousand of %s, and refuses more by name",
+    async (field) => {
+      const ask = (count: number) => {
+        const types = Array.from({ length: count }, (_, n) => [`type ${n}`, {}]);
+        const body = { token: TOKEN, distinct_id: "u", [field]: Object.fromEntries(types) };
+        return api.app.inject({ method: "POST", url: "/flags?v=2", payload: JSON.stringify(body) });
+      };
+      expect((await ask(1000)).statusCode).toBe(200);
+      const refused = await ask(1001);
+      expect(refused.statusCode).toBe(400);
+      expect(refused.json()).toMatchObject({ code: "invalid_input", attr: field });
+    },
+  );
+
   it("[DC-7] allows whatever header a preflight asks for", async () => {
     const response = await api.app.inject({
       method: "OPTIONS",

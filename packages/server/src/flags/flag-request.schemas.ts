@@ -120,11 +120,23 @@ function dictionary(value: Json | undefined, attr: string): JsonObject {
   throw new Refusal("invalid_input", "Expected a dictionary of items.", { attr });
 }
 
+/** A project knows five types of groups: more of them is no request, and each is looked at. */
+const MAX_GROUPS = 1000;
+
+function typesIn(object: JsonObject, attr: string): readonly string[] {
+  const types = Object.keys(object);
+  if (types.length <= MAX_GROUPS) return types;
+  throw new Refusal("invalid_input", `Ensure this field has no more than ${MAX_GROUPS} elements.`, {
+    attr,
+  });
+}
+
 /** Keys are text or numbers; anything else counts as no key (flag-evaluation 5.2). */
 function groupKeys(object: JsonObject): Readonly<Record<string, string>> {
   if (object === NOTHING) return NO_GROUPS;
   const keys = Object.create(null) as Record<string, string>;
-  for (const [type, key] of Object.entries(object)) {
+  for (const type of typesIn(object, "groups")) {
+    const key = object[type];
     if (typeof key === "string" || typeof key === "number" || typeof key === "bigint") {
       keys[type] = String(key);
     }
@@ -135,7 +147,8 @@ function groupKeys(object: JsonObject): Readonly<Record<string, string>> {
 function groupProperties(object: JsonObject): Readonly<Record<string, JsonObject>> {
   if (object === NOTHING) return NO_GROUPS;
   const properties = Object.create(null) as Record<string, JsonObject>;
-  for (const [type, value] of Object.entries(object)) {
+  for (const type of typesIn(object, "group_properties")) {
+    const value = object[type] as Json;
     if (value === null) continue;
     if (!isJsonObject(value)) {
       throw new Refusal("invalid_input", "Expected a dictionary of items.", {
