@@ -38,6 +38,20 @@ describe("bounds of what a capture request may hold", () => {
     },
   );
 
+  it("[CA-69] an answer lists ten thousand events of a kind, and says how many more there were", async () => {
+    const uuid = "0199a5f0-0000-7000-8000-000000000001";
+    const same = event.replace("{", `{"uuid":"${uuid}",`);
+    const all = await send("/e/", `[${event},${many("{}", 10_000)}]`);
+    expect(all.body.rejected).toHaveLength(10_000);
+    expect(all.body).not.toHaveProperty("unlisted");
+    const more = await send("/e/", `[${many(same, 10_004)},${many("{}", 10_002)}]`);
+    expect(more.status).toBe(200);
+    expect(more.body.duplicates).toHaveLength(10_000);
+    expect(more.body.rejected).toHaveLength(10_000);
+    expect(more.body.unlisted).toBe(3 + 2);
+    expect(await api.captured()).toHaveLength(2);
+  });
+
   it("[CA-38] the size of an event is that of its JSON as it was sent", async () => {
     const spaced = event.replace(":", `:${" ".repeat(2 * 1024 * 1024)}`);
     const { status, body } = await send("/e/", `[${spaced},${event}]`);

@@ -37,16 +37,28 @@ export const CaptureAnswer = Type.Object({
       { description: "Events whose uuid is taken already; absent where there are none." },
     ),
   ),
+  unlisted: Type.Optional(
+    Type.Integer({
+      description:
+        "How many more there are than each list has room for; absent where both are whole.",
+    }),
+  ),
 });
+
+/** Most events that each list tells of: what is sent in a hundred bytes is not to be answered with megabytes. */
+const MAX_LISTED = 10_000;
 
 type WireRejected = NonNullable<Static<typeof CaptureAnswer>["rejected"]>[number];
 
 /** The wire form of what became of a request: what was taken needs no word. */
 export function wireCaptured({ rejected, duplicates }: Captured): Static<typeof CaptureAnswer> {
+  const unlisted =
+    Math.max(0, rejected.length - MAX_LISTED) + Math.max(0, duplicates.length - MAX_LISTED);
   return {
     status: 1,
-    ...(rejected.length > 0 && { rejected: rejected.map(wireRejected) }),
-    ...(duplicates.length > 0 && { duplicates: [...duplicates] }),
+    ...(rejected.length > 0 && { rejected: rejected.slice(0, MAX_LISTED).map(wireRejected) }),
+    ...(duplicates.length > 0 && { duplicates: duplicates.slice(0, MAX_LISTED) }),
+    ...(unlisted > 0 && { unlisted }),
   };
 }
 
