@@ -20,7 +20,7 @@ describe("declared settings", () => {
       ["a", "A", true],
       ["b", "b", false],
     ]);
-    expect(configFieldsOf(list)[1]?.choices).toEqual(["x", "y"]);
+    expect(configFieldsOf(list)[1]?.choices).toEqual(["x", "2", "y"]);
     const { key: _, ...a } = list[1] as JsonObject;
     expect(configFieldsOf({ a, __proto__x: {} }).map(({ key }) => key)).toEqual([
       "a",
@@ -138,5 +138,27 @@ describe("settings", () => {
     expect(faults(schema, { json: { a: 1 }, choice: "constructor" })).toEqual([
       ["choice", "choice"],
     ]);
+  });
+
+  it("[TM-12] may be one of numbers and truth values, as such or as texts", () => {
+    const choices = { type: "choice", choices: [1, 2.5, true, null, { a: 1 }] };
+    const free = { type: "choice" };
+    for (const value of [1, "1", 2.5, "2.5", true, "true", ""]) {
+      expect([value, faults({ choices }, { choices: value })]).toEqual([value, []]);
+    }
+    for (const value of [2, "one", false, [1], { a: 1 }, "null"]) {
+      expect(faults({ choices }, { choices: value })).toEqual([["choices", "choice"]]);
+    }
+    // Nothing to choose from rules nothing out.
+    expect(faults({ free }, { free: "x" })).toEqual([]);
+    const told = (value: Json) =>
+      validateConfig(
+        { choices: value },
+        configFieldsOf({ choices }),
+        new Set(),
+        new Set(["choices"]),
+      );
+    expect(told(3)[0]?.message).toBe('"3" is not a valid choice. Possible is 1, 2.5, true.');
+    expect(told([3n])[0]?.message).toContain("[3] is not a valid choice.");
   });
 });

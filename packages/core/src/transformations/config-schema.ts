@@ -1,3 +1,4 @@
+import { encodeJson } from "../exact-json.ts";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
 
 /** One setting of a transformation, as `plugin.json` declares it (posthog-api 6.8). */
@@ -60,13 +61,18 @@ function readField(key: string, item: JsonObject): ConfigField {
     key,
     name: text("name") ?? key,
     type: text("type") ?? "string",
-    choices: Array.isArray(choices) ? choices.filter((one) => typeof one === "string") : [],
+    choices: Array.isArray(choices) ? choices.flatMap((one) => choiceOf(one) ?? []) : [],
     default: ownValue(item, "default"),
     required: ownValue(item, "required") === true,
     secret: ownValue(item, "secret") === true,
     requiredIf: readConditions(ownValue(item, "required_if")),
     visibleIf: readConditions(ownValue(item, "visible_if")),
   };
+}
+
+/** What can be chosen, as text: forms write numbers and truth values so. */
+function choiceOf(value: Json | undefined): string | undefined {
+  return typeof value === "object" || value === undefined ? undefined : String(value);
 }
 
 /** `null` where there are none, or one of them is malformed: what is left would mean something else. */
@@ -151,7 +157,7 @@ function faultOf(
         ? { kind: "invalid", message: "Not a valid string." }
         : undefined;
     case "choice":
-      return value === "" || field.choices.some((choice) => choice === value)
+      return value === "" || isAmong(field.choices, value)
         ? undefined
         : {
             kind: "choice",
@@ -166,9 +172,19 @@ function faultOf(
   }
 }
 
+/** Where there is nothing to choose from, nothing is ruled out. */
+function isAmong(choices: readonly string[], value: Json): boolean {
+  return choices.length === 0 || choices.some((choice) => choice === choiceOf(value));
+}
+
+function textOf(value: Json): string {
+  const choice = choiceOf(value);
+  if (choice !== undefined) return `"${choice}"`;
+  return encodeJson(value);
+}
+
 function choiceText({ choices }: ConfigField, value: Json | undefined): string {
-  const shown = typeof value === "string" ? value : JSON.stringify(value, (_, v) => String(v));
-  const subject = value === undefined ? "This" : `"${shown}"`;
+  const subject = value === undefined ? "This" : textOf(value);
   return `${subject} is not a valid choice. Possible is ${choices.join(", ")}.`;
 }
 

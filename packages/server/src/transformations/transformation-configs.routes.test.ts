@@ -898,6 +898,16 @@ describe("a trial", () => {
     ]);
   });
 
+  test("[TM-58] of a config is of its own plugin, and none that is named besides", async () => {
+    const plugin = await newPlugin();
+    const { id } = await newConfig({}, plugin);
+    expect((await post(`/${id}/test`, { plugin, events: [] })).status).toBe(200);
+    expect(await post(`/${id}/test`, { plugin: await newPlugin(), events: [] })).toMatchObject({
+      status: 400,
+      body: { code: "invalid_input", attr: "plugin" },
+    });
+  });
+
   test("[TM-58] asks no host but those that the trial itself grants", async () => {
     const { id } = await newConfig({ allowed_hosts: ["127.0.0.1:9"] });
     const source = {

@@ -37,7 +37,7 @@ import {
   wirePluginConfig,
   wireTrial,
 } from "./transformation-configs.schemas.ts";
-import type { TransformationConfigs } from "./transformation-configs.ts";
+import { refuseOtherPlugin, type TransformationConfigs } from "./transformation-configs.ts";
 import {
   type HourTally,
   LOG_TYPES,
@@ -213,10 +213,7 @@ export function transformationConfigRoutes(
     body: Static<typeof PatchPluginConfigBody>,
   ): Promise<Static<typeof PluginConfig>> => {
     if (body.plugin !== undefined) {
-      const { config } = await configs.config(projectOf(request), pathIdOf(request));
-      if (body.plugin !== config.transformationId) {
-        throw new Refusal("invalid_input", "A config stays with its plugin.", { attr: "plugin" });
-      }
+      refuseOtherPlugin(await configs.config(projectOf(request), pathIdOf(request)), body.plugin);
     }
     const view = await configs.update(
       projectOf(request),

@@ -292,6 +292,12 @@ export function unknownTransformation(id: number): Refusal {
   });
 }
 
+/** Throws a {@link Refusal} where what is asked of a config names another plugin than its own. */
+export function refuseOtherPlugin({ config }: ConfigView, named: number | undefined): void {
+  if (named === undefined || named === config.transformationId) return;
+  throw new Refusal("invalid_input", "A config stays with its plugin.", { attr: "plugin" });
+}
+
 function exportsEvents({ capabilities }: Transformation): boolean {
   const methods = ownValue(capabilities, "methods");
   return Array.isArray(methods) && methods.includes("exportEvents");

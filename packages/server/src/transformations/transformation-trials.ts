@@ -15,7 +15,11 @@ import { refuseFaults } from "./refuse-settings.ts";
 import { maskStored, settled } from "./secret-settings.ts";
 import { isSameSource, patched, type SourcePatch } from "./source-files.ts";
 import type { TransformationConfigStore } from "./transformation-config-store.ts";
-import { type TransformationConfigs, unknownTransformation } from "./transformation-configs.ts";
+import {
+  refuseOtherPlugin,
+  type TransformationConfigs,
+  unknownTransformation,
+} from "./transformation-configs.ts";
 import type { TransformationStore } from "./transformation-store.ts";
 import { readTrialEvents, trialEventOf } from "./trial-events.ts";
 import type { TrialOutcome, TryTransformation } from "./try-transformation.ts";
@@ -89,6 +93,7 @@ export function createTransformationTrials({
     async run(project, configId, request) {
       refuseBelow("config", accessLevel);
       const view = configId === null ? undefined : await configs.config(project, configId);
+      if (view) refuseOtherPlugin(view, request.transformationId);
       const transformationId = view?.transformation.id ?? request.transformationId;
       const transformation =
         transformationId === undefined
