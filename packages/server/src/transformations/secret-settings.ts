@@ -1,7 +1,12 @@
 import { type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
 import { type ConfigField, configFieldsOf } from "@hedgerow/core/transformations/config-schema";
+import type { Attachment } from "@hedgerow/core/transformations/transformation";
 import { Refusal } from "../http/errors.ts";
-import type { TransformationConfigFields } from "./transformation-config-store.ts";
+import type {
+  AttachmentChange,
+  ConfigView,
+  TransformationConfigFields,
+} from "./transformation-config-store.ts";
 
 /** What is shown in place of a secret, and taken to mean the stored one (posthog-api 6.7). */
 export const SECRET_MASK = "**************** POSTHOG SECRET FIELD ****************";
@@ -44,6 +49,43 @@ export function settled(
     secretKeys: secretKeys.filter((key) => kept.has(key)),
   };
 }
+
+/**
+ * Which keys are secret when attachments change besides: a file that is declared so when it comes,
+ * or while it is there, stays one until another comes or it is taken away.
+ * @param settings as they are after the change, whose secrets are settled
+ */
+export function secretsWithFiles(
+  settings: Settings,
+  configSchema: Json,
+  before: ConfigView | undefined,
+  { put, removeKeys }: AttachmentChange,
+): readonly string[] {
+  const declared = secretKeysOf(configFieldsOf(configSchema));
+  const known = new Set([...declared, ...(before?.config.secretKeys ?? [])]);
+  const gone = new Set([...removeKeys, ...put.map(({ key }) => key)]);
+  const staying = (before?.attachments ?? []).filter(({ key }) => !gone.has(key) && known.has(key));
+  const coming = put.filter(({ key }) => declared.has(key));
+  const ofSettings = settings.secretKeys.filter((key) => Object.hasOwn(settings.config, key));
+  return [...new Set([...ofSettings, ...[...staying, ...coming].map(({ key }) => key)])];
+}
+
+/** Whether what stands under a key is secret: because it was given so, or is declared so now. */
+export function isSecretKey({ config, transformation }: ConfigView, key: string): boolean {
+  return (
+    config.secretKeys.includes(key) ||
+    secretKeysOf(configFieldsOf(transformation.configSchema)).has(key)
+  );
+}
+
+/** A secret file, for code that may be anybody's. */
+export function maskedFile({ key }: Attachment): Attachment {
+  const contents = new TextEncoder().encode(SECRET_MASK);
+  return { key, fileName: SECRET_MASK, contentType: MASKED_TYPE, contents };
+}
+
+/** The type that a secret file is told with. */
+export const MASKED_TYPE = "application/octet-stream";
 
 /** Throws a {@link Refusal} for what is longer, as JSON, than settings may be. */
 export function refuseLong(subject: string, value: JsonObject, attr: string): void {

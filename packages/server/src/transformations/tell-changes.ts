@@ -3,10 +3,10 @@ import { cleanText } from "@hedgerow/core/events/clean-json";
 import { type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
 import { configFieldsOf } from "@hedgerow/core/transformations/config-schema";
 import { secretPayloadKeys } from "@hedgerow/core/transformations/public-jobs";
-import type { Attachment, Transformation } from "@hedgerow/core/transformations/transformation";
+import type { Transformation } from "@hedgerow/core/transformations/transformation";
 import type { ActivityDraft, FieldChange, TriggeredJob } from "../activity/activity-log.ts";
 import { changesBetween } from "../activity/describe-change.ts";
-import { masked, maskSecrets, textOf } from "./secret-settings.ts";
+import { isSecretKey, masked, maskSecrets, SECRET_MASK, textOf } from "./secret-settings.ts";
 import type { AttachmentChange, ConfigView } from "./transformation-config-store.ts";
 
 /** What the activity of an organization tells; looking for updates is no change. */
@@ -104,7 +104,8 @@ export function describeConfig(
       ]),
     );
   }
-  if (before === null) return [...drafts, ...attachmentDrafts(draft, before, put, removeKeys)];
+  if (before === null)
+    return [...drafts, ...attachmentDrafts(draft, before, after, { put, removeKeys })];
   const changes = [
     ...settingChanges(before, after),
     ...changesBetween(before.config, after.config, ["name", "description", "allowedHosts"]),
@@ -117,7 +118,7 @@ export function describeConfig(
       ]),
     );
   }
-  return [...drafts, ...attachmentDrafts(draft, before, put, removeKeys)];
+  return [...drafts, ...attachmentDrafts(draft, before, after, { put, removeKeys })];
 }
 
 /** What the activity tells of a config whose transformation is taken away. */
@@ -129,20 +130,24 @@ export function describeRemoval(view: ConfigView): readonly ActivityDraft[] {
 function attachmentDrafts(
   draft: (activity: ActivityDraft["activity"], changes: readonly FieldChange[]) => ActivityDraft,
   before: ConfigView | null,
-  put: readonly Attachment[],
-  removeKeys: readonly string[],
+  after: ConfigView,
+  { put, removeKeys }: AttachmentChange,
 ): readonly ActivityDraft[] {
-  const nameOf = (key: string): string | null =>
-    before?.attachments.find((one) => one.key === key)?.fileName ?? null;
+  const shown = (view: ConfigView, key: string, fileName: string) =>
+    isSecretKey(view, key) ? SECRET_MASK : fileName;
+  const nameBefore = (key: string): string | null => {
+    const file = before?.attachments.find((one) => one.key === key);
+    return before && file ? shown(before, key, file.fileName) : null;
+  };
   return [
     ...put.map(({ key, fileName }) => {
-      const old = nameOf(key);
+      const old = nameBefore(key);
       return draft(old === null ? "attachment_created" : "attachment_updated", [
-        { field: key, before: old, after: fileName },
+        { field: key, before: old, after: shown(after, key, fileName) },
       ]);
     }),
     ...removeKeys.flatMap((key) => {
-      const old = nameOf(key);
+      const old = nameBefore(key);
       return old === null
         ? []
         : [draft("attachment_deleted", [{ field: key, before: old, after: null }])];

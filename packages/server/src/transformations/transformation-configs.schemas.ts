@@ -10,7 +10,7 @@ import type { FormFile } from "../http/read-form.ts";
 import { wireInstant } from "../http/wire-instant.ts";
 import { AnyObject, MapOf, Nullable } from "../http/wire-schemas.ts";
 import { grantFault } from "../platform/granted-hosts.ts";
-import { maskSecrets } from "./secret-settings.ts";
+import { isSecretKey, MASKED_TYPE, maskSecrets, SECRET_MASK } from "./secret-settings.ts";
 import type { AttachmentChange, ConfigView } from "./transformation-config-store.ts";
 import type { ConfigChange } from "./transformation-configs.ts";
 import {
@@ -179,13 +179,16 @@ export function ordersOf(body: Static<typeof RearrangeBody>): ReadonlyMap<number
  * @param deliveryRate share of events that came through in the last 24 hours; `null` for none
  */
 export function wirePluginConfig(
-  { config, transformation, attachments }: ConfigView,
+  view: ConfigView,
   options: { readonly deliveryRate: number | null; readonly organizationName?: string },
 ): Static<typeof PluginConfig> {
+  const { config, transformation, attachments } = view;
   const { organizationName } = options;
   const files = attachments.map(({ id, key, sizeBytes, fileName, contentType }) => [
     key,
-    { uid: id, saved: true, size: sizeBytes, name: fileName, type: contentType },
+    isSecretKey(view, key)
+      ? { uid: -1, saved: true, size: -1, name: SECRET_MASK, type: MASKED_TYPE }
+      : { uid: id, saved: true, size: sizeBytes, name: fileName, type: contentType },
   ]);
   const shown = maskSecrets(config, configFieldsOf(transformation.configSchema));
   return {

@@ -9,7 +9,7 @@ import type { TriggeredJob } from "../activity/activity-log.ts";
 import { Refusal } from "../http/errors.ts";
 import { type AccessLevel, refuseBelow } from "./plugins-access.ts";
 import { checkAttachments, refuseFaults } from "./refuse-settings.ts";
-import { settled } from "./secret-settings.ts";
+import { isSecretKey, secretsWithFiles, settled } from "./secret-settings.ts";
 import { describeConfig, shownPayload } from "./tell-changes.ts";
 import type {
   AttachmentChange,
@@ -155,6 +155,8 @@ export function createTransformationConfigs({
       );
       if (!transformation) throw unknownTransformation(transformationId);
       checkAttachments(attachments, transformation);
+      const { configSchema: schema } = transformation;
+      const settings = settled(draft.config ?? {}, schema, undefined);
       const fields: NewConfigFields = {
         enabled: false,
         order: "last",
@@ -165,7 +167,8 @@ export function createTransformationConfigs({
         ...draft,
         transformationId,
         problem: null,
-        ...settled(draft.config ?? {}, transformation.configSchema, undefined),
+        ...settings,
+        secretKeys: secretsWithFiles(settings, schema, undefined, attachments),
       };
       const given = new Set(attachments.put.map(({ key }) => key));
       if (fields.enabled || draft.config) {
@@ -208,9 +211,11 @@ export function createTransformationConfigs({
               isDraft: !after.enabled,
             });
           }
+          const { configSchema: schema } = transformation;
           return {
             ...change,
             ...settings,
+            secretKeys: secretsWithFiles(after, schema, current, attachments),
             ...(after.deleted && { enabled: false }),
             ...(isEnabling && { problem: null }),
           };
@@ -231,7 +236,10 @@ export function createTransformationConfigs({
     },
 
     async attachment(project, id, key) {
-      await known(project, id);
+      const view = await known(project, id);
+      if (view.attachments.some((one) => one.key === key) && isSecretKey(view, key)) {
+        throw new Refusal("permission_denied", "Secret files are not shown.");
+      }
       const found = await store.attachment(project.id, id, key);
       if (!found) throw new Refusal("not_found", "Not found.");
       return found;

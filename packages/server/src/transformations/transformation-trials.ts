@@ -12,7 +12,7 @@ import type { GeoIp } from "../persons/geo-ip.ts";
 import { readManifest } from "./plugin-manifest.ts";
 import { type AccessLevel, refuseBelow } from "./plugins-access.ts";
 import { refuseFaults } from "./refuse-settings.ts";
-import { maskStored, settled } from "./secret-settings.ts";
+import { isSecretKey, maskedFile, maskStored, settled } from "./secret-settings.ts";
 import { isSameSource, patched, type SourcePatch } from "./source-files.ts";
 import type { TransformationConfigStore } from "./transformation-config-store.ts";
 import {
@@ -147,7 +147,10 @@ export function createTransformationTrials({
         name: view?.config.name ?? transformation?.name ?? "test",
         files,
         config: withDefaults(config, configFieldsOf(configSchema)),
-        attachments: attachments.filter((one): one is Attachment => one !== undefined),
+        attachments: attachments.flatMap((one) => {
+          if (!one) return [];
+          return [view && !isSaved && isSecretKey(view, one.key) ? maskedFile(one) : one];
+        }),
         allowedHosts: request.allowedHosts ?? [],
         events: request.events
           ? await readTrialEvents(request.events, {

@@ -284,7 +284,7 @@ async function configsToGo(
   });
 }
 
-/** Notes which stored settings are declared secret: they stay secret when they no longer are. */
+/** Notes which stored settings and files are declared secret: they stay secret when they no longer are. */
 async function noteSecrets(
   transaction: Transaction<Schema>,
   { id, configSchema }: Transformation,
@@ -296,12 +296,19 @@ async function noteSecrets(
     .select(["id", "config", "secret_keys"])
     .where("transformation_id", "=", id)
     .execute();
+  const files = await transaction
+    .selectFrom("transformation_attachments")
+    .innerJoin("transformation_configs", "transformation_configs.id", "config_id")
+    .select(["config_id", "key"])
+    .where("transformation_id", "=", id)
+    .execute();
   for (const row of rows) {
     const config = decodeJson<JsonObject>(row.config);
+    const isStored = (key: string) =>
+      Object.hasOwn(config, key) ||
+      files.some((file) => file.config_id === row.id && file.key === key);
     const known = new Set(decodeJson<string[]>(row.secret_keys));
-    const fresh = declared
-      .map(({ key }) => key)
-      .filter((key) => Object.hasOwn(config, key) && !known.has(key));
+    const fresh = declared.map(({ key }) => key).filter((key) => isStored(key) && !known.has(key));
     if (fresh.length === 0) continue;
     await transaction
       .updateTable("transformation_configs")
