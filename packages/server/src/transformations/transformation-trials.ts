@@ -1,10 +1,7 @@
 import type { JsonObject } from "@hedgerow/core/json";
 import { configFieldsOf, withDefaults } from "@hedgerow/core/transformations/config-schema";
 import type { PluginEvent } from "@hedgerow/core/transformations/plugin-event";
-import type {
-  Attachment,
-  TransformationFiles,
-} from "@hedgerow/core/transformations/transformation";
+import type { TransformationFiles } from "@hedgerow/core/transformations/transformation";
 import type { Project } from "../accounts/account-store.ts";
 import type { Events } from "../events/events.ts";
 import { Refusal } from "../http/errors.ts";
