@@ -7,10 +7,16 @@ import { findEntry, loaderOf, plainPath } from "./find-entry.ts";
 import { CONSTANT_HOLDER, deferFailures, isLateFailure } from "./late-failures.ts";
 import { readAliases, resolveAlias } from "./path-aliases.ts";
 import { resolvePackage, resolvePath } from "./resolve-package.ts";
+import { SOURCES, SourcePlaces } from "./source-places.ts";
 
 /** What a source becomes before it is run: the text of one function expression, and where it came from. */
 export type Bundle =
-  | { readonly kind: "bundled"; readonly code: string; readonly sourceMap: string }
+  | {
+      readonly kind: "bundled";
+      readonly code: string;
+      /** Where a place of the code comes from, its line and column from 1. */
+      locate(line: number, column: number): Omit<SourceProblem, "message"> | undefined;
+    }
   | { readonly kind: "refused"; readonly problems: readonly SourceProblem[] };
 
 /** Names that a source may define for the sandbox, exported or not. */
@@ -98,10 +104,10 @@ const AWAITS = "Top-level await is currently not supported";
 const CANNOT_IMPORT = "Cannot import ";
 /** The last such line counts: what a file says of how it was made is neither looked for nor believed. */
 const NO_SOURCE_MAP = "\n//# sourceMappingURL=none";
+const TYPED = /\.[cm]?ts$/;
 const SCRIPT = /\.[cm]?js$/;
 /** How the guest is asked for a package that is not here. */
 const ABSENT = "absent:";
-const SOURCES = "source";
 const MODULES = "guest-module";
 const WHOLE = "whole";
 const ENTRY = "\0entry";
@@ -149,8 +155,8 @@ async function bundleFrom(
     return bundleFrom(files, main, library, scripts, "esm");
   }
   // Stays the same: what is deferred moves no line.
-  const before = library === null ? 0 : (files[library] ?? "").split("\n").length;
-  const placeOf = (message: Message) => placeIn(message, before, library, main);
+  const places = new SourcePlaces(files, main, library);
+  const placeOf = (message: Message) => places.of(message);
   for (const isShorthand of first.messages.some(isLateFailure) ? [false, true] : []) {
     let later: SourceFiles | null = files;
     let outcome: Bundle | NotBundled = first;
@@ -166,9 +172,7 @@ async function bundleFrom(
   }
   return {
     kind: "refused",
-    problems: first.messages
-      .slice(0, MAX_PROBLEMS)
-      .map((message) => describe(message, placeOf(message), files)),
+    problems: first.messages.slice(0, MAX_PROBLEMS).map((message) => places.describe(message)),
   };
 }
 
@@ -218,7 +222,9 @@ async function bundleOnce(
     return {
       kind: "bundled",
       code: `(${start} (${parameters}) {${before}\n${withFixedHelpers(restoreNames(code, files))}\n})`,
-      sourceMap,
+      // Its first line is none of the bundler's.
+      locate: (line, column) =>
+        new SourcePlaces(files, main, library).inCode(sourceMap, line - 2, column - 1),
     };
   } catch (error) {
     const messages = (error as { errors?: readonly Message[] }).errors;
@@ -323,16 +329,23 @@ function inMemory(
         loader: "js",
       }));
       onLoad({ filter: /.*/, namespace: SOURCES }, ({ path }) => {
-        const text = textOf(files, path);
         const loader = loaderOf(path);
+        if (loader === "text") {
+          const isEmpty = /\.d\.[cm]?ts$/.test(path);
+          return { contents: files[path] ?? "", loader: isEmpty ? "empty" : loader };
+        }
+        const text = textOf(files, path);
         if (loader === "json") return { contents: text, loader };
-        if (loader === "text")
-          return { contents: text, loader: path.endsWith(".d.ts") ? "empty" : loader };
-        const before = library === null || path !== main ? "" : `${textOf(files, library)}\n`;
-        const after = path === main ? `\n;${exposure()}` : "";
+        const isMain = path === main;
+        const before = library !== null && isMain ? `${textOf(files, library)}\n` : "";
+        const after = isMain ? `\n;${exposure()}` : "";
         return {
           contents: before + text + after + NO_SOURCE_MAP,
-          loader: languageOf(path, scripts),
+          // One file with the library: both are TypeScript where that is.
+          loader: languageOf(
+            isMain && library !== null && TYPED.test(library) ? library : path,
+            scripts,
+          ),
           resolveDir: absentFolder(before + text),
         };
       });
@@ -351,7 +364,7 @@ function exposure(): string {
 }
 
 function languageOf(path: string, scripts: "jsx" | "ts"): "ts" | "tsx" | "jsx" {
-  if (/\.[cm]?ts$/.test(path)) return "ts";
+  if (TYPED.test(path)) return "ts";
   if (path.endsWith(".tsx")) return "tsx";
   return SCRIPT.test(path) ? scripts : "jsx";
 }
@@ -392,43 +405,4 @@ function restoreNames(code: string, files: SourceFiles): string {
 function withFixedHelpers(code: string): string {
   const end = Math.max(0, code.search(FIRST_MODULE));
   return fixHelpers(code.slice(0, end)) + code.slice(end);
-}
-
-/**
- * Which of the given files a message is of, and where: the library stands before the main file.
- * @param before how many lines the library has
- */
-function placeIn(
-  { location }: Message,
-  before: number,
-  library: string | null,
-  main: string,
-): { readonly file: string; readonly line: number } | undefined {
-  if (location === null) return undefined;
-  const file = location.file.replace(new RegExp(`^(?:${SOURCES}|${MODULES}):`), "");
-  const { line } = location;
-  if (file !== main || library === null) return { file, line };
-  return line <= before ? { file: library, line } : { file, line: line - before };
-}
-
-/** A message in terms of the given files: what is put before and after them is not theirs. */
-function describe(
-  { text, location }: Message,
-  place: ReturnType<typeof placeIn>,
-  files: SourceFiles,
-): SourceProblem {
-  if (location === null || place === undefined)
-    return { file: "", line: 0, column: 0, message: text };
-  const { file, line } = place;
-  // Columns are counted in bytes.
-  const column = Buffer.from(location.lineText).subarray(0, location.column).toString().length + 1;
-  const lines = (files[file] ?? "").split("\n");
-  if (line <= lines.length) return { file, line, column, message: text };
-  // Something is open at the end of the file.
-  return {
-    file,
-    line: lines.length,
-    column: (lines.at(-1) ?? "").length + 1,
-    message: "Unexpected end of file",
-  };
 }

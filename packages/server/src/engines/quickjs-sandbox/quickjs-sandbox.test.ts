@@ -145,6 +145,18 @@ describe("sources", () => {
   });
 
   it.each([
+    ["lib.js", { "lib.js": "const a = 1;\n  throw new TypeError('no')" }, 2, 13],
+    ["index.js", { "lib.js": "const a = 1;\n", "index.js": "\nnull.b;" }, 2, 1],
+    ["index.js", { "lib.js": "const a = 1;\r\nconst b = 2", "index.js": "\nconst c = ;" }, 2, 11],
+    ["lib.js", { "lib.js": "const a = 1;\nconst b = ;" }, 2, 11],
+    ["inner.js", { "lib.js": "", "index.js": "import './inner'", "inner.js": "\nnull.b" }, 2, 1],
+  ])("[TS-3] tells where %s is wrong beside a library: %j", async (file, files, line, column) => {
+    const all = { "plugin.json": '{ "lib": "lib.js" }', "index.js": "export {}", ...files };
+    const outcome = await sandbox.compile(all);
+    expect(outcome).toMatchObject({ kind: "refused", problems: [{ file, line, column }] });
+  });
+
+  it.each([
     ["throw 5", "5"],
     ["throw null", "null"],
     ["throw { code: 1 }", '{"code":1}'],

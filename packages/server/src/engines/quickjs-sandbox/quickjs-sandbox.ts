@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
-import { createRequire, SourceMap } from "node:module";
+import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 import { isJsonObject, type Json, ownValue } from "@hedgerow/core/json";
 import {
@@ -15,7 +15,7 @@ import {
   type SourceProblem,
   type StartOutcome,
 } from "../../transformations/sandbox.ts";
-import { SourceBundler } from "./bundle-source.ts";
+import { type Bundle, SourceBundler } from "./bundle-source.ts";
 import { withOwnTraces } from "./engine-traces.ts";
 import { loadGuestTexts } from "./guest-texts.ts";
 import { SandboxInstance } from "./sandbox-instance.ts";
@@ -75,7 +75,7 @@ export class QuickJsSandbox implements Sandbox {
     const told = readJson(text);
     if (!isOk) {
       const [message, trace] = Array.isArray(told) ? told.map(String) : [];
-      const problem = placeOf(message ?? UNREADABLE, trace, bundle.sourceMap);
+      const problem = placeOf(message ?? UNREADABLE, trace, bundle.locate);
       return { kind: "refused", problems: [problem] };
     }
     const program = programOf(bundle.code, told);
@@ -259,18 +259,14 @@ function programOf(code: string, told: Json): Program | null {
  * Where an error was thrown while loading, in the files of the source.
  * @param trace nothing for what was no error, absent where nothing was thrown
  */
-function placeOf(message: string, trace: string | undefined, sourceMap: string): SourceProblem {
-  const place = /index\.js:(\d+)(?::(\d+))?/.exec(trace ?? "");
-  if (place !== null) {
-    // The first line of the program is the sandbox's own.
-    const line = Number(place[1]) - 2;
-    const column = Number(place[2] ?? 1) - 1;
-    const entry = new SourceMap(JSON.parse(sourceMap)).findEntry(line, column);
-    if ("originalSource" in entry) {
-      const file = entry.originalSource.replace(/^.*source:/, "");
-      return { file, line: entry.originalLine + 1, column: entry.originalColumn + 1, message };
-    }
-  }
+function placeOf(
+  message: string,
+  trace: string | undefined,
+  locate: (Bundle & { kind: "bundled" })["locate"],
+): SourceProblem {
+  const [found, line, column = 1] = /index\.js:(\d+)(?::(\d+))?/.exec(trace ?? "") ?? [];
+  const place = found === undefined ? undefined : locate(Number(line), Number(column));
+  if (place !== undefined) return { ...place, message };
   const thrown =
     trace === "" ? `${message} (thrown while loading; only an Error tells where)` : message;
   return { file: "", line: 0, column: 0, message: thrown };

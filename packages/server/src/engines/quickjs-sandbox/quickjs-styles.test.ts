@@ -25,6 +25,22 @@ const touch = "event.properties = { ran: true }; return event;";
 
 const BUNDLED: readonly (readonly [string, SourceFiles])[] = [
   [
+    "a library in TypeScript before a script",
+    {
+      "plugin.json": `{ "lib": "lib.ts" }`,
+      "lib.ts": "const ran: boolean = true",
+      "index.js": "function processEvent(event) { event.properties = { ran }; return event }",
+    },
+  ],
+  [
+    "a text as it is, and types that are imported",
+    {
+      "index.ts": `import text from "./a.txt"; import "./types.d.mts"; export function processEvent(event: any) { event.properties = { ran: text === "#!a\\nb" }; return event }`,
+      "a.txt": "#!a\nb",
+      "types.d.mts": "export type A = 1;",
+    },
+  ],
+  [
     "a script with a first line for a shell",
     { "index.js": `#!/usr/bin/env node\nmodule.exports.processEvent = (event) => { ${touch} }` },
   ],
