@@ -2,11 +2,15 @@ import { build, type Message, type Plugin } from "esbuild";
 import type { SourceFiles, SourceProblem } from "../../transformations/sandbox.ts";
 import { absentFolder, countSteps } from "./absent-folder.ts";
 import { fixHelpers } from "./bundler-helpers.ts";
+import {
+  type CompilerSettings,
+  readCompilerSettings,
+  toBundlerSettings,
+} from "./compiler-settings.ts";
 import { esbuildService } from "./esbuild-service.ts";
 import { findEntry, loaderOf, plainPath } from "./find-entry.ts";
 import { CONSTANT_HOLDER, deferFailures, isLateFailure } from "./late-failures.ts";
-import { readAliases, resolveAlias } from "./path-aliases.ts";
-import { resolvePackage, resolvePath } from "./resolve-package.ts";
+import { ImportResolver } from "./resolve-import.ts";
 import { SOURCES, SourcePlaces } from "./source-places.ts";
 
 /** What a source becomes before it is run: the text of one function expression, and where it came from. */
@@ -109,6 +113,7 @@ const SCRIPT = /\.[cm]?js$/;
 /** How the guest is asked for a package that is not here. */
 const ABSENT = "absent:";
 const MODULES = "guest-module";
+const EMPTY = "empty";
 const WHOLE = "whole";
 const ENTRY = "\0entry";
 
@@ -183,6 +188,7 @@ async function bundleOnce(
   scripts: "jsx" | "ts",
   format: "cjs" | "esm",
 ): Promise<Bundle | NotBundled> {
+  const settings = readCompilerSettings(files);
   try {
     const result = await esbuildService.run(() =>
       build({
@@ -207,8 +213,8 @@ async function bundleOnce(
           __filename: '"/index.js"',
         },
         // Given here, so that none is looked for on the disk.
-        tsconfigRaw: { compilerOptions: { experimentalDecorators: true } },
-        plugins: [inMemory(files, main, library, scripts, format)],
+        tsconfigRaw: toBundlerSettings(settings),
+        plugins: [inMemory(files, settings, main, library, scripts, format)],
       }),
     );
     const code = result.outputFiles.find((file) => file.path.endsWith(".js"))?.text ?? "";
@@ -291,6 +297,7 @@ function nestsTooDeep(text: string): boolean {
 /** The only files there are: the bundler never reads the disk. */
 function inMemory(
   files: SourceFiles,
+  settings: CompilerSettings,
   main: string,
   library: string | null,
   scripts: "jsx" | "ts",
@@ -299,19 +306,16 @@ function inMemory(
   return {
     name: "in-memory",
     setup({ onResolve, onLoad }) {
-      const aliases = readAliases(files);
+      const imports = new ImportResolver(files, settings);
       onResolve({ filter: /.*/ }, ({ path, importer, kind, namespace }) => {
         if (kind === "entry-point" && format === "esm") return { path, namespace: WHOLE };
         if (kind === "entry-point" || namespace === WHOLE)
           return { path: main, namespace: SOURCES };
         const bare = path.replace(/^node:/, "");
         if (GUEST_MODULES.has(bare)) return { path: bare, namespace: MODULES };
-        const found = path.startsWith(".")
-          ? resolvePath(files, plainPath(`${folderOf(importer)}/${path}`), kind)
-          : path.startsWith("/")
-            ? null
-            : (resolveAlias(files, aliases, path) ?? resolvePackage(files, path, kind));
-        if (found !== null) return { path: found, namespace: SOURCES };
+        const found = imports.resolve(path, importer, kind);
+        if (found.kind === "file") return { path: found.path, namespace: SOURCES };
+        if (found.kind === "empty") return { path, namespace: EMPTY };
         if (isAbsent(bare)) return { path: `${ABSENT}${bare}`, namespace: MODULES };
         // Such code may never run, or expect to fail: it finds out when it runs.
         if (kind === "require-call" || kind === "dynamic-import") return { path, external: true };
@@ -323,6 +327,7 @@ function inMemory(
         contents: `module.exports = require_guest(${JSON.stringify(path)});`,
         loader: "js",
       }));
+      onLoad({ filter: /.*/, namespace: EMPTY }, () => ({ contents: "", loader: "empty" }));
       // Code that awaits something cannot export anything by itself within a function.
       onLoad({ filter: /.*/, namespace: WHOLE }, () => ({
         contents: `import * as own from "main"; __offer(own);`,
@@ -373,10 +378,6 @@ function languageOf(path: string, scripts: "jsx" | "ts"): "ts" | "tsx" | "jsx" {
 function isAbsent(specifier: string): boolean {
   const [first = "", second = ""] = specifier.split("/");
   return ABSENT_PACKAGES.has(first.startsWith("@") ? `${first}/${second}` : first);
-}
-
-function folderOf(path: string): string {
-  return path.includes("/") ? path.slice(0, path.lastIndexOf("/")) : "";
 }
 
 /** A file's text without what may stand before the code: a mark of its encoding, a first line `#!…`. */

@@ -1,32 +1,25 @@
-import { isJsonObject, type Json, ownValue } from "@hedgerow/core/json";
-import JSON5 from "json5";
+import { isJsonObject, ownValue } from "@hedgerow/core/json";
 import type { SourceFiles } from "../../transformations/sandbox.ts";
+import type { CompilerSettings } from "./compiler-settings.ts";
 import { plainPath, resolveFile } from "./find-entry.ts";
 
 /** Names by which a source imports its own files: a pattern with one `*` at most, and where that lies. */
 export interface PathAliases {
-  readonly base: string;
+  /** Where any other name may lie. */
+  readonly base: string | null;
   readonly targets: readonly (readonly [pattern: string, paths: readonly string[]])[];
 }
 
-const FILES = ["tsconfig.json", "jsconfig.json"];
-const MAX_LENGTH = 20_000;
-
-/** The `baseUrl` and `paths` of a source's `tsconfig.json`; none where that cannot be read. */
-export function readAliases(files: SourceFiles): PathAliases {
-  const path = FILES.find((name) => Object.hasOwn(files, name));
-  const options = ownValue(
-    readLoosely(path === undefined ? "" : (files[path] ?? "")),
-    "compilerOptions",
-  );
-  if (options === undefined || !isJsonObject(options)) return { base: "", targets: [] };
-  const base = ownValue(options, "baseUrl");
+/** The `baseUrl` and `paths` of a source's settings. */
+export function aliasesOf({ options, base, pathsBase }: CompilerSettings): PathAliases {
   const paths = ownValue(options, "paths");
   const targets = Object.entries(paths !== undefined && isJsonObject(paths) ? paths : {});
+  const pathsOf = (to: unknown) =>
+    Array.isArray(to) ? to.map((path) => plainPath(`${pathsBase}/${String(path)}`)) : [];
   return {
-    base: typeof base === "string" ? base : "",
+    base,
     targets: targets
-      .map(([pattern, to]) => [pattern, Array.isArray(to) ? to.map(String) : []] as const)
+      .map(([pattern, to]) => [pattern, pathsOf(to)] as const)
       // The most particular first.
       .sort(([one], [other]) => prefixLength(other) - prefixLength(one)),
   };
@@ -49,25 +42,14 @@ export function resolveAlias(
     if (!isMatch) continue;
     const middle = specifier.slice(before.length, specifier.length - (after ?? "").length);
     for (const path of paths) {
-      const found = resolveFile(files, plainPath(`${base}/${path.replace("*", () => middle)}`));
+      const found = resolveFile(files, plainPath(path.replace("*", () => middle)));
       if (found !== null) return found;
     }
   }
-  return base === "" ? null : resolveFile(files, plainPath(`${base}/${specifier}`));
+  return base === null ? null : resolveFile(files, plainPath(`${base}/${specifier}`));
 }
 
 function prefixLength(pattern: string): number {
   const star = pattern.indexOf("*");
   return star < 0 ? Number.MAX_SAFE_INTEGER : star;
-}
-
-/** JSON as compilers take it in their settings, with comments and commas at the end. */
-function readLoosely(text: string): Record<string, Json> {
-  if (text === "" || text.length > MAX_LENGTH) return {};
-  try {
-    const value = JSON5.parse<Json>(text.replace(/^\uFEFF/, ""));
-    return isJsonObject(value) ? { ...value } : {};
-  } catch {
-    return {};
-  }
 }

@@ -25,6 +25,33 @@ const touch = "event.properties = { ran: true }; return event;";
 
 const BUNDLED: readonly (readonly [string, SourceFiles])[] = [
   [
+    "a package that does without a module where there is none, as for browsers",
+    {
+      "index.js": `import { ran } from "left"; export const processEvent = (event) => { event.properties = { ran }; return event }`,
+      "node_modules/left/package.json": `{ "main": "./node", "browser": { "./node.js": "./web.js", "fs": false } }`,
+      "node_modules/left/node.js": "throw new Error('not this one')",
+      "node_modules/left/web.js": "exports.ran = Object.keys(require('fs')).length === 0",
+    },
+  ],
+  [
+    "fields of classes that are only types, and those that decorators see to",
+    {
+      "index.ts": `class Base { constructor() { (this as any).init() } }
+        function seven(target: any, key: string) { Object.defineProperty(target, key, { get: () => 7, set() {} }) }
+        class Own extends Base { ran: any; @seven seen!: number; init() { this.ran = true } }
+        export function processEvent(event: any) { const own = new Own(); event.properties = { ran: own.ran && own.seen === 7 }; return event }`,
+    },
+  ],
+  [
+    "decorators of the language, where its settings say so",
+    {
+      "index.ts": `function kind(_value: any, context: any) { return () => context.kind } class A { @kind m() { return "wrong" } }
+        export function processEvent(event: any) { event.properties = { ran: new A().m() === "method" }; return event }`,
+      "tsconfig.json": `{ "extends": "./base" }`,
+      "base.json": `{ "compilerOptions": { "experimentalDecorators": false } }`,
+    },
+  ],
+  [
     "a library in TypeScript before a script",
     {
       "plugin.json": `{ "lib": "lib.ts" }`,
