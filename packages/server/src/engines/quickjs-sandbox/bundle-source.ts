@@ -99,6 +99,10 @@ const RENAMED_CLASS = /^ *(?:var )?[\w$]+ = class _([\w$]+)(?: extends [\w$.]+)?
 const LAST_MATCH =
   /\bRegExp\s*(?:\.\s*|\[\s*["'])(?:\$[1-9&_`'+]|lastMatch|lastParen|leftContext|rightContext|input\b)/;
 
+/** Names that are put into sources, which have none that begin so. */
+const EXPOSE = "__sandbox_expose";
+const OFFER = "__sandbox_offer";
+
 /** How the bundler names a file before its code. */
 const FIRST_MODULE = /^\/\/ (?:source|guest-module):/m;
 
@@ -211,6 +215,9 @@ async function bundleOnce(
           // Bundles name the place where they lie, for files that they seldom have.
           __dirname: '"/"',
           __filename: '"/index.js"',
+          "import.meta.dirname": '"/"',
+          "import.meta.filename": '"/index.js"',
+          "import.meta.url": '"file:///index.js"',
         },
         // Given here, so that none is looked for on the disk.
         tsconfigRaw: toBundlerSettings(settings),
@@ -223,7 +230,7 @@ async function bundleOnce(
       return refuse({ file: main, line: 0, column: 0, message: "the bundled source is too large" });
     }
     const before = LAST_MATCH.test(code) ? 'require_guest("last-match");' : "";
-    const parameters = `exports, module, require, require_guest, __expose, ${CONSTANT_HOLDER}, __offer`;
+    const parameters = `exports, module, require, require_guest, ${EXPOSE}, ${CONSTANT_HOLDER}, ${OFFER}`;
     const start = format === "esm" ? "async function" : "function";
     return {
       kind: "bundled",
@@ -330,7 +337,7 @@ function inMemory(
       onLoad({ filter: /.*/, namespace: EMPTY }, () => ({ contents: "", loader: "empty" }));
       // Code that awaits something cannot export anything by itself within a function.
       onLoad({ filter: /.*/, namespace: WHOLE }, () => ({
-        contents: `import * as own from "main"; __offer(own);`,
+        contents: `import * as own from "main"; ${OFFER}(own);`,
         loader: "js",
       }));
       onLoad({ filter: /.*/, namespace: SOURCES }, ({ path }) => {
@@ -365,7 +372,7 @@ function exposure(): string {
   const members = MEANINGFUL_NAMES.map(
     (name) => `${name}: typeof ${name} === "undefined" ? undefined : ${name}`,
   );
-  return `__expose({ ${members.join(", ")} });`;
+  return `${EXPOSE}({ ${members.join(", ")} });`;
 }
 
 function languageOf(path: string, scripts: "jsx" | "ts"): "ts" | "tsx" | "jsx" {

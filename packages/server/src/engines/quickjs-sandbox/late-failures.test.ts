@@ -41,7 +41,7 @@ describe("assignments to constants that are deferred", () => {
   it("[TS-17] are all written anew, in lines with other characters as well", () => {
     expect(defer("ü; x = 1; /* ü */ x = 2;\n\nx = 3")).toEqual({
       "a.js":
-        "ü; __constant(x).value = 1; /* ü */ __constant(x).value = 2;\n\n__constant(x).value = 3",
+        "ü; __sandbox_constant(x).value = 1; /* ü */ __sandbox_constant(x).value = 2;\n\n__sandbox_constant(x).value = 3",
       "b.js": "",
     });
     expect(defer("nothing")).toBeNull();
@@ -52,7 +52,7 @@ describe("assignments to constants that are deferred", () => {
       defer("({ x } = y); ({ a, x } = y); f(1, x = 2); [{ a: [1] }, x = 3]", true),
     ).toMatchObject({
       "a.js":
-        "({ x: __constant(x).value } = y); ({ a, x: __constant(x).value } = y); f(1, __constant(x).value = 2); [{ a: [1] }, __constant(x).value = 3]",
+        "({ x: __sandbox_constant(x).value } = y); ({ a, x: __sandbox_constant(x).value } = y); f(1, __sandbox_constant(x).value = 2); [{ a: [1] }, __sandbox_constant(x).value = 3]",
     });
   });
 

@@ -15,7 +15,7 @@ const COMPUTED_PATH = /^Could not resolve (?:require|import)\("/;
 const UNSEEN = '"".concat()+';
 
 /** What a source is given to hold constants, by the name that is put into it. */
-export const CONSTANT_HOLDER = "__constant";
+export const CONSTANT_HOLDER = "__sandbox_constant";
 
 /** Whether a message tells of what fails only when it happens. */
 export function isLateFailure({ text }: Message): boolean {
@@ -36,7 +36,7 @@ const NEWLINE = 0x0a;
 
 /**
  * The files with what fails late written so that it fails when it is done, as it does in Node.js: a
- * constant that is assigned to (`x = 1`) as `__constant(x).value = 1`, and a path that is put together
+ * constant that is assigned to (`x = 1`) as `holder(x).value = 1`, and a path that is put together
  * so that the bundler leaves it alone. Nothing moves to another line.
  * @param isShorthand how those in braces are written that may stand in a pattern, `({ x } = y)`
  * @returns `null` where none of the messages can be dealt with

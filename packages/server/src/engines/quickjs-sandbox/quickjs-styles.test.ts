@@ -52,6 +52,22 @@ const BUNDLED: readonly (readonly [string, SourceFiles])[] = [
     },
   ],
   [
+    "a module that names its own place",
+    {
+      "index.mjs": `import { fileURLToPath, pathToFileURL } from "url"; import { dirname } from "path";
+        const __filename = fileURLToPath(import.meta.url), __dirname = dirname(__filename);
+        const seen = [__filename, __dirname, import.meta.filename, pathToFileURL("/a b%?#").href];
+        export function processEvent(event) { event.properties = { ran: seen.join() === "/index.js,/,/index.js,file:///a%20b%25%3F%23" }; return event }`,
+    },
+  ],
+  [
+    "names that look like those that are put into sources",
+    {
+      "index.js": `const __expose = 1, __offer = 2, __constant = 3, own = 4, require_guest = 5; const fixed = 6;
+        export async function processEvent(event) { try { fixed = 7 } catch (error) { event.properties = { ran: error instanceof TypeError && /constant/.test(error.message) && __constant === 3 } } return event }`,
+    },
+  ],
+  [
     "a library in TypeScript before a script",
     {
       "plugin.json": `{ "lib": "lib.ts" }`,

@@ -269,6 +269,13 @@ export function makePart({ call, show }: GuestCore): Record<string, unknown> {
         : call("url", ["legacyFormat", value]),
     resolve: (from: unknown, to: unknown) =>
       call("url", ["legacyResolve", textOf(from), textOf(to)]),
+    fileURLToPath: (value: unknown) => {
+      const url = value instanceof URL ? value : new URL(String(value));
+      if (url.protocol !== "file:") throw new TypeError("The URL must be of scheme file");
+      return decodeURIComponent(url.pathname);
+    },
+    pathToFileURL: (path: unknown) =>
+      new URL(encodeURI(String(path)).replace(/[?#]/g, encodeURIComponent), "file:///"),
     domainToASCII: (domain: unknown) => call("url", ["toAscii", String(domain)]),
     domainToUnicode: (domain: unknown) => call("url", ["toUnicode", String(domain)]),
   };
