@@ -12,6 +12,7 @@ import {
 } from "./guest-failures.ts";
 import type { GuestPlatform } from "./guest-platform.ts";
 import { HostAllowance } from "./host-allowance.ts";
+import { errorText } from "./host-errors.ts";
 import { InstanceLog } from "./instance-log.ts";
 import { MeteredMachine, type Task } from "./metered-machine.ts";
 import { OpenQuestions } from "./open-questions.ts";
@@ -372,8 +373,7 @@ export class GuestInstance {
         try {
           return this.#answerCall(op, argument);
         } catch (error) {
-          const { name, message } = error as Error;
-          return `!${name}: ${message}`;
+          return errorText(error);
         }
       },
     };

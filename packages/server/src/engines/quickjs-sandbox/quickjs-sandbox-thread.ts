@@ -7,6 +7,7 @@ import { GuestInstance } from "./guest-instance.ts";
 import type { GuestPlatform } from "./guest-platform.ts";
 import { HostAllowance } from "./host-allowance.ts";
 import { HostAnswers } from "./host-answers.ts";
+import { errorText } from "./host-errors.ts";
 import { BEAT, type FromThread, type ThreadData, type ToThread } from "./sandbox-messages.ts";
 import { openOwnCpu, ownThreadNumber } from "./thread-cpu.ts";
 import { MachineFault, VirtualMachine } from "./virtual-machine.ts";
@@ -179,8 +180,7 @@ async function inspect({
             if (meter.settle()) throw new RangeError("loading takes too long");
             return JSON.stringify(answers.answer(op, JSON.parse(argument), charge));
           } catch (error) {
-            const { name, message } = error as Error;
-            return `!${name}: ${message}`;
+            return errorText(error);
           }
         },
       },

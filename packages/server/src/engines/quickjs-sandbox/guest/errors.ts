@@ -1,4 +1,4 @@
-import { stringify } from "./intrinsics.ts";
+import { put, stringify } from "./intrinsics.ts";
 
 export class RetryError extends Error {
   _attempt: number | undefined;
@@ -20,13 +20,16 @@ export class RetryError extends Error {
   }
 }
 
-/** `Name: message` becomes an error of that kind where there is one. */
+/** `Name: message`, or `Name [CODE]: message`, becomes an error of that kind where there is one. */
 export function errorOf(text: string): Error {
-  const match = /^(\w*Error): /.exec(text);
-  const kinds: Record<string, ErrorConstructor> = { RangeError, TypeError, SyntaxError };
-  const kind = match === null ? undefined : kinds[match[1] ?? ""];
-  if (kind !== undefined && match !== null) return new kind(text.slice(match[0].length));
-  return new Error(text.replace(/^Error: /, ""));
+  const match = /^(\w*Error)(?: \[([A-Z][A-Z0-9_]*)\])?: /.exec(text);
+  if (match === null) return new Error(text);
+  const [head, name = "", code] = match;
+  const kinds: Record<string, ErrorConstructor> = { Error, RangeError, TypeError, SyntaxError };
+  const kind = kinds[name];
+  const error = kind === undefined ? new Error(text) : new kind(text.slice(head.length));
+  if (code !== undefined) put(error, "code", code, true);
+  return error;
 }
 
 /** What was thrown, in words; whatever it is. */

@@ -220,6 +220,7 @@ export function makePart(core: GuestCore): Record<string, unknown> {
       made.message = value.message;
       if (made.name !== value.name) made.name = value.name;
       seen.set(value, made);
+      if (Object.hasOwn(value, "cause")) core.put(made, "cause", copy(value.cause, seen));
       return made;
     }
     if (value instanceof Promise || value instanceof WeakMap || value instanceof WeakSet) {
