@@ -2,7 +2,7 @@
  * Whatever may be a step upwards in a path that is put together (`"../" + name`), once or more for
  * each: two dots that follow each other in what the text means, be they written as `\x2e` or apart.
  */
-const STEP = /\.\.|\.["'`$\\]|\\(?:x2e|u002e|u\{0*2e\}|0?56)/gi;
+const STEP = /\.\.?(?=["'`\\]|\$\{)|\.\.(?=\/)|\\(?:x2e|u002e|u\{0*2e\}|0?56)/gi;
 const ROOT = "/.absent";
 
 /** How many steps upwards the paths in a text may have together, at most. */

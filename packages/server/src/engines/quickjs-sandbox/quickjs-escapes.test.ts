@@ -165,6 +165,10 @@ describe("what code in the sandbox can see", () => {
         "index.js": `export const processEvent = (event) => event; // ${"../".repeat(steps)}`,
       });
     expect((await compile(5_000)).kind).toBe("compiled");
+    const spreads = `const $ = {}, o = {}; o.$ = { ${"...$, ...o, ".repeat(6_000)} };`;
+    expect(
+      (await sandbox.compile({ "index.js": `${spreads} ${"o.$; ".repeat(6_000)}` })).kind,
+    ).toBe("compiled");
     expect(await compile(5_001)).toMatchObject({
       kind: "refused",
       problems: [{ file: "index.js", message: "more than 5000 steps upwards in paths" }],
