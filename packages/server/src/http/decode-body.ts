@@ -136,7 +136,9 @@ function sizesIn(text: string, stretches?: ReadonlyMap<Json, Stretch>): SentSize
   return {
     chars: text.length,
     exceeds(value, bytes) {
-      const { start, end } = stretches?.get(value) ?? { start: 0, end: 0 };
+      const stretch = stretches?.get(value);
+      if (!stretch) return false;
+      const { start, end } = stretch;
       if (end - start > bytes) return true;
       if ((end - start) * MAX_BYTES_PER_UNIT <= bytes) return false;
       return Buffer.byteLength(text.slice(start, end)) > bytes;

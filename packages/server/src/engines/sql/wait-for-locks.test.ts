@@ -117,6 +117,28 @@ describe("a file that another process has locked", () => {
     expect(await names()).toEqual(["e", "f"]);
   });
 
+  it("[ER-7] is waited for each time, however often it is locked for a while", async () => {
+    for (const name of ["a", "b", "c", "d", "e", "f"]) {
+      other.exec("begin immediate");
+      const writing = write(name);
+      await delay(10);
+      nowMs += 300;
+      other.exec("rollback");
+      await writing;
+    }
+    // Also after one that lasted too long, as soon as something was written.
+    other.exec("begin immediate");
+    expect(await failureOf(write("g"))).toBeInstanceOf(StoreUnavailable);
+    other.exec("rollback");
+    await write("h");
+    other.exec("begin immediate");
+    const writing = write("i");
+    await delay(10);
+    other.exec("rollback");
+    await writing;
+    expect(await names()).toEqual(["a", "b", "c", "d", "e", "f", "h", "i"]);
+  });
+
   it("[ER-7] is not waited for by a transaction that has read what was changed meanwhile", async () => {
     const failed = failureOf(
       database.writes.transaction().execute(async (transaction) => {

@@ -1,12 +1,14 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { type DatabaseConnection, SqliteDriver } from "kysely";
+import { type CompiledQuery, type DatabaseConnection, SqliteDriver } from "kysely";
 
 /** How long a file may stay locked before statements fail of it. */
 const MAX_LOCKED_MS = 5000;
 /** Pauses between two tries grow up to this. */
 const MAX_PAUSE_MS = 20;
-/** A lock that was not met for so long has ended. */
+/** A lock that was not met for so long has ended, if nothing told of that. */
 const SAME_LOCK_MS = 1000;
+/** What succeeds only while nobody else has the file locked. */
+const WRITES = /^\s*(?:insert|update|delete|create|alter|drop)\b/i;
 
 export interface LockWaitOptions {
   /** 5,000 unless given. */
@@ -26,8 +28,8 @@ export interface LockWaitOptions {
 export class LockWaitingDriver extends SqliteDriver {
   readonly #options: Required<LockWaitOptions>;
   readonly #known = new WeakSet<DatabaseConnection>();
-  #sinceMs = 0;
-  #lastMetMs = Number.NEGATIVE_INFINITY;
+  /** Since when the file is locked, and when that was last met. */
+  #lock: { readonly sinceMs: number; readonly metMs: number } | undefined;
 
   constructor(
     config: ConstructorParameters<typeof SqliteDriver>[0],
@@ -53,12 +55,14 @@ export class LockWaitingDriver extends SqliteDriver {
 
   #waitOn(connection: DatabaseConnection): void {
     const execute: DatabaseConnection["executeQuery"] = connection.executeQuery.bind(connection);
-    connection.executeQuery = (query) => {
+    connection.executeQuery = <Row>(query: CompiledQuery) => {
       // Statements run, and fail, before there is a promise: all that meet no lock cost nothing more.
       try {
-        return execute(query);
+        const result = execute<Row>(query);
+        if (this.#lock && WRITES.test(query.sql)) this.#lock = undefined;
+        return result;
       } catch (error) {
-        return this.#again(() => execute(query), error);
+        return this.#again(() => execute<Row>(query), error);
       }
     };
   }
@@ -70,7 +74,9 @@ export class LockWaitingDriver extends SqliteDriver {
       if (!isPassingLock(failure) || this.#lockedForMs() >= maxLockedMs) throw failure;
       await pause(pauseMs);
       try {
-        return await run();
+        const result = await run();
+        this.#lock = undefined;
+        return result;
       } catch (again) {
         failure = again;
       }
@@ -79,10 +85,11 @@ export class LockWaitingDriver extends SqliteDriver {
 
   /** Notes that the file is locked; how long it has been. */
   #lockedForMs(): number {
-    const now = this.#options.nowMs();
-    if (now - this.#lastMetMs > SAME_LOCK_MS) this.#sinceMs = now;
-    this.#lastMetMs = now;
-    return now - this.#sinceMs;
+    const nowMs = this.#options.nowMs();
+    const lock = this.#lock;
+    const sinceMs = lock && nowMs - lock.metMs <= SAME_LOCK_MS ? lock.sinceMs : nowMs;
+    this.#lock = { sinceMs, metMs: nowMs };
+    return nowMs - sinceMs;
   }
 }
 
