@@ -612,24 +612,31 @@ describe("what the service is told", () => {
   });
 
   it("[TS-25] gives no answer that was on its way to a machine that was lost to the next one", async () => {
+    let release = () => {};
+    const released = new Promise<void>((resolve) => {
+      release = resolve;
+    });
     const host = {
       ...recordHost().host,
-      readStored: async (key: string) => {
-        if (key === "slow") await new Promise((done) => setTimeout(done, 300));
-        return `of ${key}`;
+      // The first answer comes when the next machine waits for its own, and before that.
+      locate: async (address: string) => {
+        if (address === "first") await released;
+        release();
+        await new Promise((done) => setTimeout(done, address === "first" ? 0 : 50));
+        return { of: address };
       },
     };
     const instance = await startSource(
       sandbox,
-      `export async function processEvent(e, { storage }) {
-        if (e.event === "event 0") { storage.get("slow"); while (true) {} }
-        e.properties.stored = await storage.get("quick");
+      `export async function processEvent(e, { geoip }) {
+        if (e.event === "event 0") { geoip.locate("first"); while (true) {} }
+        e.properties.located = await geoip.locate("second");
         return e;
       }`,
-      { host, limits: { ...DEFAULT_LIMITS, eventCpuMs: 50 } },
+      { host, limits: { ...DEFAULT_LIMITS, eventCpuMs: 300 } },
     );
     const [, after] = await instance.transform(sampleEvents(2));
-    expect(readOutcome(after)).toEqual({ stored: "of quick" });
+    expect(readOutcome(after)).toEqual({ located: { of: "second" } });
     await instance.stop();
   });
 
