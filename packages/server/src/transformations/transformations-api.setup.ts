@@ -241,6 +241,7 @@ export async function openTransformationsApi(accessLevel: AccessLevel = "root") 
     mirror,
     clock,
     configs,
+    store,
     configStore,
     records,
     jobs,

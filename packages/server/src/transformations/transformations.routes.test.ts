@@ -787,4 +787,23 @@ describe("what the operator allows", () => {
       await limited.close();
     }
   });
+
+  test("[TM-44] what is shared stays so unless sharing is allowed, and can be sent back as it is", async () => {
+    const limited = await openTransformationsApi("install");
+    const url = `/api/organizations/${limited.home.organizationId}/plugins`;
+    const { body } = await limited.send("POST", url, { plugin_type: "source", name: "Shared" });
+    const change = (sent: object) => limited.send("PATCH", `${url}/${body.id}`, sent);
+    expect((await change({ ...body, is_global: false })).status).toBe(200);
+    const write = { authorId: null, now: new Date(), describe: () => null };
+    await limited.store.update(body.id, () => ({ isGlobal: true }), null, write);
+    expect((await change({ name: "Still", is_global: true })).status).toBe(200);
+    for (const path of ["", "/update_source"]) {
+      const answer = await limited.send("PATCH", `${url}/${body.id}${path}`, { is_global: false });
+      expect(answer).toMatchObject({
+        status: 403,
+        body: { detail: "This organization can't manage global plugins!" },
+      });
+    }
+    await limited.close();
+  });
 });

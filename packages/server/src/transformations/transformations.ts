@@ -179,8 +179,9 @@ export function createTransformations({
     return found;
   };
 
-  const mayBeGlobal = (change: TransformationChange): void => {
-    if (change.isGlobal === true) {
+  /** @param isGlobal whether it is shared so far */
+  const mayShare = (change: TransformationChange, isGlobal: boolean): void => {
+    if (change.isGlobal !== undefined && change.isGlobal !== isGlobal) {
       refuseBelow("root", accessLevel, "This organization can't manage global plugins!");
     }
   };
@@ -306,7 +307,7 @@ export function createTransformations({
 
     async create(asker, request) {
       refuseBelow("install", accessLevel);
-      mayBeGlobal(request);
+      mayShare(request, false);
       const { url, source, ...change } = request;
       if (url && request.type !== "source") {
         if (source !== undefined) {
@@ -334,7 +335,7 @@ export function createTransformations({
 
     async update(asker, id, change) {
       const current = await owned(asker, id, "editing");
-      mayBeGlobal(change);
+      mayShare(change, current.isGlobal);
       const saved = await store.update(current.id, () => change, null, write(asker));
       if (saved === undefined || saved === "stale") throw new Refusal("not_found", "Not found.");
       await tellChanged(await projectsOf(id));
@@ -371,7 +372,7 @@ export function createTransformations({
 
     async updateSource(asker, id, patch, change) {
       const current = await owned(asker, id, "source editing");
-      mayBeGlobal(change);
+      mayShare(change, current.isGlobal);
       const { transformation, files } = await saveFiles(
         asker,
         current,
