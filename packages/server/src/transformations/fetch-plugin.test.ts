@@ -296,6 +296,24 @@ describe("archives and folders", () => {
     expect(await fetcher().latestTag(located(url))).not.toBe(tag);
   });
 
+  test("[TM-24] an archive of several plugins is refused instead of guessed at", async () => {
+    const beside = ["a", "b"].flatMap((folder) =>
+      FILES.map(({ path, contents }) => ({ path: path.replace(/^[^/]+/, folder), contents })),
+    );
+    mirror.answers.set("/several.zip", makeZip(beside));
+    expect(await refusal(fetchFrom(`${mirror.url}/several.zip`))).toBe(
+      "The archive holds several plugins: a, b.",
+    );
+    // One at the top is the plugin, whatever lies in its folders.
+    const top = FILES.map(({ path, contents }) => ({
+      path: path.replace(/^[^/]+\//, ""),
+      contents,
+    }));
+    mirror.answers.set("/top.zip", makeZip([...top, ...beside]));
+    const { files } = await fetchFrom(`${mirror.url}/top.zip`);
+    expect(Object.keys(files)).toEqual(expect.arrayContaining(["plugin.json", "a/plugin.json"]));
+  });
+
   test("a plugin without plugin.json, and one of too many or too large files, is refused", async () => {
     const url = `${mirror.url}/p.tgz`;
     mirror.answers.set("/p.tgz", makeTgz([{ path: "wrap/index.js" }, { path: "a/b/plugin.json" }]));

@@ -499,11 +499,15 @@ async function filesBelow(
   folder: string,
 ): Promise<TransformationFiles> {
   const inside = folder === "" ? "" : `${folder.replace(/\/+$/, "")}/`;
-  const manifest = found
-    .map(({ path }) => path)
-    .filter((path) => path === `${inside}plugin.json` || isBelowOne(path, `${inside}plugin.json`))
-    .toSorted((a, b) => a.length - b.length)[0];
+  const paths = found.map(({ path }) => path);
+  const top = `${inside}plugin.json`;
+  const wrapped = paths.filter((path) => isBelowOne(path, top));
+  const manifest = paths.includes(top) ? top : wrapped[0];
   if (manifest === undefined) throw noManifest();
+  if (manifest !== top && wrapped.length > 1) {
+    const folders = wrapped.map((path) => path.slice(0, path.indexOf("/")));
+    throw unfit(`The archive holds several plugins: ${folders.join(", ").slice(0, 200)}.`);
+  }
   const root = manifest.slice(0, -"plugin.json".length);
   const below = found.filter(({ path }) => path.startsWith(root));
   if (below.reduce((sum, { contents }) => sum + contents.byteLength, 0) > MAX_SOURCE_BYTES) {

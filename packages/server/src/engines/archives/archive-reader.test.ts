@@ -120,6 +120,15 @@ test("[TM-21] others get their turn while a large archive is read", async () => 
   expect(turns).toBeGreaterThan(4);
 });
 
+test("[TM-21] of several files of one name the last counts, as unpacking them would have it", async () => {
+  const entries = ["first", "last"].map((contents) => ({ path: "p/a.js", contents }));
+  for (const archive of [makeZip(entries), makeTgz(entries)]) {
+    const outcome = await reader.read(archive, limits, () => true);
+    const texts = outcome.kind === "read" ? outcome.files : [];
+    expect(texts.map(({ contents }) => Buffer.from(contents).toString())).toEqual(["last"]);
+  }
+});
+
 test("what is no archive is refused", async () => {
   for (const text of ["", "hello", "<html>not found</html>", "PK\x03\x04 and then nothing"]) {
     expect(await read(Buffer.from(text))).toMatch(/neither|damaged/);
