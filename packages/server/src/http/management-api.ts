@@ -152,11 +152,11 @@ export function managementApi(
     management.addHook("preParsing", async (request, _reply, payload) => {
       const { fileField } = request.routeOptions.config as Partial<ReturnType<typeof takesFile>>;
       const rest = fileField ? await takeFormFile(fileField, request, payload) : payload;
+      if (rest !== payload) return rest;
       // What is longer is not looked into for a key: whoever has none elsewhere is refused before it is read.
       const beyond = callers.has(request)
         ? undefined
         : { bytes: MAX_KEYED_BODY_BYTES, ask: () => identify(request) };
-      if (rest !== payload) return rest;
       return countArriving(arriving, request.headers, {
         payload,
         maxBytes: MAX_BODY_BYTES,

@@ -47,6 +47,7 @@ export function describeTransformation(
     changes,
   };
 }
+
 /** Of a job's payload, so much is told in the activity; no field is begun with less room. */
 const MAX_TOLD_CHARS = 4_000;
 const MIN_TOLD_CHARS = 100;

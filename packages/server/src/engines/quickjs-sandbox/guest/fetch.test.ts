@@ -105,6 +105,15 @@ describe("fetch", () => {
       await new Promise((done) => silent.close(done));
     }
   });
+
+  it("[TS-14] waits for nothing more once it is answered, whatever time it was given", async () => {
+    const source = `async function processEvent() {
+      await require("node-fetch")("http://${host}/", { timeout: 60_000 });
+      await new Promise(() => {});
+    }`;
+    const seen = await propertiesAfter(sandbox, source, settings());
+    expect(seen).toBe("failed: it waits for a promise that never settles");
+  });
 });
 
 const cookies = `new Headers([["set-cookie", "a=1, x"], ["b", "1"], ["set-cookie", "c=2"], ["B", "2"]])`;

@@ -16,6 +16,7 @@ interface Signal {
   readonly reason: unknown;
   throwIfAborted(): void;
   addEventListener(name: string, listener: () => void, options: { once: boolean }): void;
+  removeEventListener(name: string, listener: () => void): void;
 }
 
 /** What has no body, whatever comes. */
@@ -27,10 +28,9 @@ const SHOWN = Symbol.for("nodejs.util.inspect.custom");
 /** `fetch` and what belongs to it, by the host's network. */
 export function makePart(core: GuestCore): Record<string, unknown> {
   const { URL } = core.part("url") as { URL: new (input: unknown) => { href: string } };
-  const { DOMException, AbortController, AbortSignal } = core.part("web") as {
+  const { DOMException, AbortController } = core.part("web") as {
     DOMException: unknown;
     AbortController: new () => { signal: Signal };
-    AbortSignal: { any(signals: Signal[]): Signal };
   };
   const { Blob, File, FormData, Body, contentOf, take, copyOf, isEmpty } = makeBodies(core);
 
@@ -223,8 +223,7 @@ export function makePart(core: GuestCore): Record<string, unknown> {
 
   async function fetch(input: unknown, init?: Record<string, unknown>): Promise<Response> {
     const request = new Request(input instanceof Request ? input : String(input), init);
-    const signal = withTimeout(request, init?.["timeout"]);
-    signal.throwIfAborted();
+    request.signal.throwIfAborted();
     const { url, method, redirect, headers } = request;
     const sent = new Headers(headers);
     if (!sent.has("accept")) sent.set("accept", "*/*");
@@ -234,29 +233,25 @@ export function makePart(core: GuestCore): Record<string, unknown> {
       const { message } = error as Error;
       throw message.startsWith("fetch failed") ? new FetchError(message) : error;
     });
-    const answer = (await orAborted(answered, signal)) as HttpAnswer;
+    const answer = (await orGivenUp(answered, request, init?.["timeout"])) as HttpAnswer;
     const isEmptied = EMPTY_STATUSES.has(answer.status) || method === "HEAD";
     const bytes = new CrossedBytes(isEmptied ? null : answer.latin1);
     return answerOf(bytes, { ...answer, type: "basic" });
   }
 
-  /** node-fetch bounds the time by an option. */
-  function withTimeout({ signal, url }: Request, timeout: unknown): Signal {
-    const milliseconds = Number(timeout ?? 0);
-    if (!(milliseconds > 0)) return signal;
-    const controller = new AbortController() as unknown as {
-      signal: Signal;
-      abort(reason: unknown): void;
-    };
-    const late = new FetchError(`network timeout at: ${url}`, "request-timeout");
-    setTimeout(() => controller.abort(late), milliseconds);
-    return AbortSignal.any([signal, controller.signal]);
-  }
-
-  function orAborted<T>(promise: Promise<T>, signal: Signal): Promise<T> {
+  /** What is asked for, unless it is aborted or late: node-fetch bounds the time by an option. */
+  function orGivenUp<T>(asked: Promise<T>, { signal, url }: Request, timeout: unknown): Promise<T> {
     return new Promise((resolve, reject) => {
-      signal.addEventListener("abort", () => reject(signal.reason), { once: true });
-      promise.then(resolve, reject);
+      const abort = () => reject(signal.reason);
+      signal.addEventListener("abort", abort, { once: true });
+      const late = () => reject(new FetchError(`network timeout at: ${url}`, "request-timeout"));
+      const milliseconds = Number(timeout ?? 0);
+      const timer = milliseconds > 0 ? setTimeout(late, milliseconds) : undefined;
+      const end = () => {
+        clearTimeout(timer);
+        signal.removeEventListener("abort", abort);
+      };
+      asked.finally(end).then(resolve, reject);
     });
   }
 
