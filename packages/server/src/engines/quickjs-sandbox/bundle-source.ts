@@ -11,6 +11,7 @@ import { esbuildService } from "./esbuild-service.ts";
 import { findEntry, loaderOf, plainPath } from "./find-entry.ts";
 import { CONSTANT_HOLDER, deferFailures, isLateFailure } from "./late-failures.ts";
 import { ImportResolver } from "./resolve-import.ts";
+import { restoreNames } from "./restored-names.ts";
 import { SOURCES, SourcePlaces } from "./source-places.ts";
 
 /** What a source becomes before it is run: the text of one function expression, and where it came from. */
@@ -93,8 +94,6 @@ const MAX_DEFERRED = 200;
 const MAX_STEPS = 5_000;
 /** How deep brackets may nest in a file: deeper ones exhaust the stack of whoever parses them. */
 const MAX_NESTING = 2_000;
-/** How the bundler writes a class that it renamed. */
-const RENAMED_CLASS = /^ *(?:var )?[\w$]+ = class _([\w$]+)(?: extends [\w$.]+)? \{$/gm;
 /** The last match, read from `RegExp`: the sandbox keeps it only where it is mentioned. */
 const LAST_MATCH =
   /\bRegExp\s*(?:\.\s*|\[\s*["'])(?:\$[1-9&_`'+]|lastMatch|lastParen|leftContext|rightContext|input\b)/;
@@ -391,22 +390,6 @@ function isAbsent(specifier: string): boolean {
 function textOf(files: SourceFiles, path: string): string {
   const text = Object.hasOwn(files, path) ? (files[path] ?? "") : "";
   return text.replace(/^\uFEFF/, "").replace(/^#!.*/, "");
-}
-
-/**
- * Gives classes their names back: the bundler renames those that mention themselves (`class _A`),
- * and errors tell the names of their classes. Said on the line where the class begins, so that no
- * other line moves.
- */
-function restoreNames(code: string, files: SourceFiles): string {
-  const own = new Set<string | undefined>();
-  for (const text of Object.values(files)) {
-    for (const [, name] of text.matchAll(/\bclass _([\w$]+)/g)) own.add(name);
-  }
-  return code.replace(RENAMED_CLASS, (line: string, name: string) => {
-    if (own.has(name)) return line;
-    return `${line} static { Object.defineProperty(this, "name", { value: "${name}", configurable: true }); }`;
-  });
 }
 
 /** The same with the bundler's own functions mended, which stand before the first module. */
