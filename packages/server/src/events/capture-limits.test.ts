@@ -1,6 +1,18 @@
 import { brotliCompressSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { tellAll } from "./capture.ts";
 import { openCaptureApi, TOKEN } from "./capture-api.setup.ts";
+
+it("[CA-49] of many events it is told in turns with requests what became of them, of few at once", async () => {
+  const told: number[] = [];
+  const events = Array.from({ length: 2500 }, (_, index) => index);
+  expect(tellAll(events.slice(0, 1000), (event) => told.push(event))).toBeUndefined();
+  expect(told).toEqual(events.splice(0, 1000));
+  const telling = tellAll(events, (event) => told.push(event));
+  expect(told).toHaveLength(2000);
+  await telling;
+  expect(told).toHaveLength(2500);
+});
 
 describe("bounds of what a capture request may hold", () => {
   let api: Awaited<ReturnType<typeof openCaptureApi>>;

@@ -4,7 +4,14 @@ import { isJsonObject, type Json, ownValue } from "@hedgerow/core/json";
 import { requireProject } from "../accounts/projects-by-token.ts";
 import type { SentSizes } from "../http/decode-body.ts";
 import { Refusal } from "../http/errors.ts";
-import { type CaptureDeps, type ExaminedEvent, examine, store, tooManyEvents } from "./capture.ts";
+import {
+  type CaptureDeps,
+  type ExaminedEvent,
+  examine,
+  store,
+  tellAll,
+  tooManyEvents,
+} from "./capture.ts";
 import { LogUnavailable } from "./event-log.ts";
 import type { Sdk } from "./ingestion-warning-store.ts";
 
@@ -59,9 +66,10 @@ export async function captureV1(deps: CaptureDeps, input: CaptureV1Input): Promi
       newUuid: deps.newUuid,
     },
   });
-  for (const { rejected } of examined.outcomes) {
+  const telling = tellAll(examined.outcomes, ({ rejected }) => {
     if (rejected) deps.observer.rejected(rejected, from);
-  }
+  });
+  if (telling) await telling;
   let retryAfterSeconds: number | null = null;
   try {
     await store(deps, examined, from);

@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
 import {
   type BesideBody,
   type EnvelopeFault,
@@ -120,7 +121,8 @@ export async function capture(deps: CaptureDeps, input: CaptureInput): Promise<C
     },
   });
   const rejected = rejectedOf(examined);
-  for (const one of rejected) deps.observer.rejected(one, from);
+  const telling = tellAll(rejected, (one) => deps.observer.rejected(one, from));
+  if (telling) await telling;
   if (rejected.length === envelope.events.length) throw nothingTaken(rejected, envelope.isSingle);
   // Not awaited here, so that the body can be given up before its events are stored.
   return finish(deps, examined, from);
@@ -279,12 +281,27 @@ export async function store(
     if (keptUp) await keptUp;
     observer.captured(events.length);
   }
-  for (const { taken, repeated } of outcomes) {
-    if (!taken) continue;
+  const telling = tellAll(outcomes, ({ taken, repeated }) => {
+    if (!taken) return;
     const { event, warnings } = taken;
     if (repeated) observer.repeated(event, repeated);
     else for (const warning of warnings) observer.warned(warning, event, originOf(event, from));
-  }
+  });
+  if (telling) await telling;
+}
+
+/** Told without letting other requests run in between. */
+const TOLD_PER_TURN = 1000;
+
+/** Tells of each; of some at once, of many in turns with requests. */
+export function tellAll<Item>(
+  items: readonly Item[],
+  tell: (item: Item) => void,
+  start = 0,
+): Promise<void> | undefined {
+  const end = Math.min(start + TOLD_PER_TURN, items.length);
+  for (let index = start; index < end; index++) tell(items[index] as Item);
+  return end < items.length ? nextTurn().then(() => tellAll(items, tell, end)) : undefined;
 }
 
 /** Events tell best what sent them. */
