@@ -1,9 +1,13 @@
 import { build } from "esbuild";
 import { expect, it } from "vitest";
-import { esbuildService } from "./esbuild-service.ts";
+import { esbuildService, TooMuchMemory } from "./esbuild-service.ts";
 
 function buildOne(n: number): Promise<string> {
-  const stdin = { contents: `export const answer = ${n};` };
+  return buildText(`export const answer = ${n};`);
+}
+
+function buildText(contents: string): Promise<string> {
+  const stdin = { contents, loader: "ts" as const };
   return esbuildService.run(async () => {
     const { outputFiles } = await build({ stdin, write: false, logLevel: "silent" });
     return outputFiles?.[0]?.text ?? "";
@@ -36,3 +40,19 @@ it("repeats a build whose process ended, and no other", async () => {
   expect(tries).toBe(3);
   esbuildService.rest();
 });
+
+it.runIf(process.platform === "linux")(
+  "[TS-7] gives up the one that takes more memory than it may, and answers those beside it",
+  async () => {
+    const members = Array.from({ length: 60 }, (_, n) => `a${n + 1} = a${n} + a${n}`);
+    const doubling = `enum Doubling { a0 = "some text to begin with", ${members.join(", ")} }`;
+    const outcomes = await Promise.allSettled([buildOne(1), buildText(doubling), buildOne(2)]);
+    expect(outcomes).toMatchObject([
+      { status: "fulfilled", value: expect.stringContaining("1") },
+      { status: "rejected", reason: expect.any(TooMuchMemory) },
+      { status: "fulfilled", value: expect.stringContaining("2") },
+    ]);
+    expect(await buildOne(3)).toContain("3");
+    esbuildService.rest();
+  },
+);
