@@ -1,7 +1,12 @@
 import { randomUUID } from "node:crypto";
 import { v7 } from "uuid";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { withResolvers } from "../platform/with-resolvers.ts";
+import { type ExaminedEvent, store } from "./capture.ts";
 import { openCaptureApi, TOKEN } from "./capture-api.setup.ts";
+import { sampleEvent } from "./event-log.contract.ts";
+import { LogUnavailable } from "./event-log.ts";
+import { createRecentEvents } from "./recent-events.ts";
 
 describe("events that come again", () => {
   let api: Awaited<ReturnType<typeof openCaptureApi>>;
@@ -37,6 +42,51 @@ describe("events that come again", () => {
       expect(await api.captured()).toEqual([]);
     },
   );
+
+  it("[CA-60] events that are sent several times at once are taken once, and the others told so", async () => {
+    const uuids = Array.from({ length: 20 }, () => randomUUID());
+    const sending = Array.from({ length: 4 }, () => send(...uuids.map((uuid) => paid(uuid))));
+    const answers = await Promise.all(sending);
+    const told = answers.flatMap(({ body }) => body.duplicates ?? []);
+    expect(told).toHaveLength(60);
+    expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+    expect((await api.captured()).map((event) => event.uuid)).toEqual(uuids);
+  });
+
+  it("[CA-60] what could not be stored is taken from another request that brought it meanwhile", async () => {
+    const event = sampleEvent();
+    const [first, appended] = [withResolvers(), [] as string[]];
+    const deps = {
+      recent: createRecentEvents(),
+      observer: { captured() {}, rejected() {}, repeated() {}, warned() {}, undecodable() {} },
+      append: async (events: readonly { uuid: string }[]) => {
+        appended.push(...events.map(({ uuid }) => uuid));
+        if (appended.length === 1) {
+          await first.promise;
+          throw new LogUnavailable("the disk is full", { retryAfterSeconds: 1 });
+        }
+        return { keptUp: undefined };
+      },
+    };
+    const sent = () => {
+      const taken = { kind: "accepted", event, warnings: [], hasNewUuid: false } as const;
+      const outcome: ExaminedEvent = { taken };
+      const from = { projectId: event.projectId, sdk: { name: "", version: "" } };
+      return { outcome, stored: store(deps, { outcomes: [outcome] }, from) };
+    };
+    const [one, other] = [sent(), sent()];
+    expect([one, other].map(({ outcome }) => outcome.repeated)).toEqual([undefined, "duplicate"]);
+    first.resolve();
+    await expect(one.stored).rejects.toThrow("the disk is full");
+    await other.stored;
+    expect(other.outcome.repeated).toBeUndefined();
+    expect(appended).toEqual([event.uuid, event.uuid]);
+    // And what comes now is told as ever.
+    const third = sent();
+    await third.stored;
+    expect(third.outcome.repeated).toBe("duplicate");
+    expect(appended).toHaveLength(2);
+  });
 
   it("[CA-60] another event with a known uuid is a conflict, and the first stays (UR-62)", async () => {
     const [uuid, other] = [randomUUID(), randomUUID()];

@@ -269,17 +269,37 @@ function withoutHops(taken: Acceptance): Acceptance {
  * survive a crash. Rejects with {@link LogUnavailable}; nothing is stored then.
  */
 export async function store(
-  { append, observer, recent }: CaptureDeps,
+  { append, observer, recent }: Pick<CaptureDeps, "append" | "observer" | "recent">,
   { outcomes }: Examined,
   from: Origin,
 ): Promise<void> {
-  const events: CapturedEvent[] = [];
-  for (const { taken, repeated } of outcomes) if (taken && !repeated) events.push(taken.event);
-  if (events.length > 0) {
-    const { keptUp } = await append(events);
-    for (const event of events) recent.add(from.projectId, event);
-    if (keptUp) await keptUp;
-    observer.captured(events.length);
+  const { projectId } = from;
+  for (let left = outcomes; ; ) {
+    const events: CapturedEvent[] = [];
+    const repeated: ExaminedEvent[] = [];
+    for (const outcome of left) {
+      if (!outcome.taken) continue;
+      // Another request may have brought it since it was examined.
+      const known = outcome.repeated ?? recent.add(projectId, outcome.taken.event);
+      if (known) repeated.push(Object.assign(outcome, { repeated: known }));
+      else events.push(outcome.taken.event);
+    }
+    // What is told to have come before has to be durable as well.
+    const others = repeated.length > 0 ? recent.underWay() : undefined;
+    if (events.length > 0) {
+      const appending = append(events);
+      recent.addedWith(appending, projectId, events);
+      const { keptUp } = await appending;
+      if (keptUp) await keptUp;
+      observer.captured(events.length);
+    }
+    if (!others || (await others)) break;
+    left = repeated;
+    for (const outcome of left) {
+      if (outcome.taken && recent.isForgotten(projectId, outcome.taken.event)) {
+        delete outcome.repeated;
+      }
+    }
   }
   const telling = tellAll(outcomes, ({ taken, repeated }) => {
     if (!taken) return;

@@ -45,3 +45,24 @@ describe("recent events", () => {
     expect(known.at(-1)).toBe(events.at(-1));
   });
 });
+
+describe("events that are about to become durable", () => {
+  it("[CA-60] are known at once, and forgotten where they do not", async () => {
+    const recent = createRecentEvents();
+    const [kept, lost] = [sampleEvent(), sampleEvent()];
+    expect(recent.underWay()).toBeUndefined();
+    for (const event of [kept, lost]) expect(recent.add(1, event)).toBeUndefined();
+    expect(recent.add(1, { ...lost, event: "another" })).toBe("conflict");
+    recent.addedWith(Promise.resolve(), 1, [kept]);
+    recent.addedWith(Promise.reject(new Error("the disk is full")), 1, [lost]);
+    expect(await recent.underWay()).toBe(false);
+    expect(recent.underWay()).toBeUndefined();
+    expect(recent.compare(1, kept)).toBe("duplicate");
+    expect(recent.compare(1, lost)).toBeUndefined();
+    expect([kept, lost].map((event) => recent.isForgotten(1, event))).toEqual([false, true]);
+    // What comes then is the first.
+    expect(recent.add(1, { ...lost, event: "another" })).toBeUndefined();
+    expect(recent.isForgotten(1, lost)).toBe(false);
+    expect(recent.compare(1, lost)).toBe("conflict");
+  });
+});

@@ -1,9 +1,16 @@
 import { getRandomValues } from "node:crypto";
 import type { EventIdentity } from "./event-store.ts";
 
-/** Events taken a moment ago: durable in the log, perhaps not stored yet. */
+/** Events taken a moment ago, or just now: durable in the log, or about to be, perhaps not stored yet. */
 export interface RecentEvents {
-  add(projectId: number, event: EventIdentity): void;
+  /** Remembers an event; where its uuid is remembered already, answers how the two relate instead. */
+  add(projectId: number, event: EventIdentity): "duplicate" | "conflict" | undefined;
+  /** Events that were added are durable once the promise resolves, and forgotten when it rejects. */
+  addedWith(taking: Promise<unknown>, projectId: number, events: readonly EventIdentity[]): void;
+  /** Whether all became durable that are about to now; `undefined` where none are. */
+  underWay(): Promise<boolean> | undefined;
+  /** Whether an event was forgotten because it did not become durable, and did not come again since. */
+  isForgotten(projectId: number, event: EventIdentity): boolean;
   /** How an event relates to a remembered one with its uuid; `undefined` where there is none. */
   compare(projectId: number, event: EventIdentity): "duplicate" | "conflict" | undefined;
 }
@@ -22,27 +29,58 @@ export function createRecentEvents(): RecentEvents {
   let old = createGeneration();
   const key = new Uint32Array(KEY_WORDS);
 
+  const taking = new Set<Promise<boolean>>();
+
   const find = (projectId: number, uuid: string): number | undefined => {
     writeKey(key, projectId, uuid);
     return young.find(key) ?? old.find(key);
   };
+  const compare: RecentEvents["compare"] = (projectId, event) => {
+    const known = find(projectId, event.uuid);
+    if (known === undefined || known === FORGOTTEN) return undefined;
+    return known === samenessOf(event) ? "duplicate" : "conflict";
+  };
 
   return {
     add(projectId, event) {
-      if (find(projectId, event.uuid) !== undefined) return;
-      if (young.isFull()) {
-        [young, old] = [old, young];
-        young.clear();
+      const known = compare(projectId, event);
+      if (known !== undefined) return known;
+      if (old.find(key) === FORGOTTEN) old.set(key, samenessOf(event));
+      else if (young.find(key) === FORGOTTEN) young.set(key, samenessOf(event));
+      else {
+        if (young.isFull()) {
+          [young, old] = [old, young];
+          young.clear();
+        }
+        young.add(key, samenessOf(event));
       }
-      young.add(key, samenessOf(event));
+      return undefined;
     },
-    compare(projectId, event) {
-      const known = find(projectId, event.uuid);
-      if (known === undefined) return undefined;
-      return known === samenessOf(event) ? "duplicate" : "conflict";
+    addedWith(promise, projectId, events) {
+      const isTaken = promise.then(
+        () => true,
+        () => {
+          for (const { uuid } of events) {
+            const known = find(projectId, uuid);
+            if (known !== undefined) (young.find(key) === known ? young : old).set(key, FORGOTTEN);
+          }
+          return false;
+        },
+      );
+      taking.add(isTaken);
+      void isTaken.then(() => taking.delete(isTaken));
     },
+    underWay() {
+      if (taking.size === 0) return undefined;
+      return Promise.all(taking).then((all) => all.every((isTaken) => isTaken));
+    },
+    isForgotten: (projectId, { uuid }) => find(projectId, uuid) === FORGOTTEN,
+    compare,
   };
 }
+
+/** In the place of what has to be the same: the uuid is free. */
+const FORGOTTEN = 1;
 
 /**
  * True for two sendings of one event. Of its time only what the client said counts: what was derived
@@ -101,6 +139,10 @@ function createGeneration() {
       words[at + KEY_WORDS] = sameness;
       size++;
     },
+    /** Of a key that is there. */
+    set(key: Uint32Array, sameness: number): void {
+      words[slotOf(key) + KEY_WORDS] = sameness;
+    },
     clear(): void {
       words.fill(0);
       size = 0;
@@ -123,7 +165,7 @@ function writeKey(key: Uint32Array, projectId: number, uuid: string): void {
 }
 
 /**
- * What {@link isSameEvent} compares as a number that is never 0. Of two other events one in four
+ * What {@link isSameEvent} compares as a number that is neither 0 nor {@link FORGOTTEN}. Of two other events one in four
  * thousand million is taken for a sending of the first, and told as one: it is not taken either way.
  */
 function samenessOf({ event, distinctId, clientTimestamp }: EventIdentity): number {
@@ -132,7 +174,7 @@ function samenessOf({ event, distinctId, clientTimestamp }: EventIdentity): numb
   sum = added(sum, event.length);
   for (let at = 0; at < event.length; at++) sum = added(sum, event.charCodeAt(at));
   for (let at = 0; at < distinctId.length; at++) sum = added(sum, distinctId.charCodeAt(at));
-  return sum >>> 0 || 1;
+  return Math.max(sum >>> 0, FORGOTTEN + 1);
 }
 
 function added(sum: number, word: number): number {
