@@ -1,4 +1,3 @@
-import { performance } from "node:perf_hooks";
 import type { Message } from "esbuild";
 import { describe, expect, it } from "vitest";
 import { deferFailures } from "./late-failures.ts";
@@ -56,11 +55,10 @@ describe("assignments to constants that are deferred", () => {
     });
   });
 
-  it("[TS-17] cost no more than their files are long", () => {
-    const text = `${"x = 1;\n".repeat(2_000)}${"// text\n".repeat(50_000)}`;
-    const messages = messagesOf("a.js", text);
-    const startedAt = performance.now();
-    deferFailures({ "a.js": text }, messages, placeOf, false);
-    expect(performance.now() - startedAt).toBeLessThan(1_000);
+  it("[TS-17] cost no more than their files are long: many in a long one come to an end", () => {
+    const count = 100_000;
+    const text = `${"x = 1;\n".repeat(count)}${"// text\n".repeat(500_000)}`;
+    const deferred = deferFailures({ "a.js": text }, messagesOf("a.js", text), placeOf, false);
+    expect(deferred?.["a.js"]?.match(/\.value = 1;/g)).toHaveLength(count);
   });
 });
