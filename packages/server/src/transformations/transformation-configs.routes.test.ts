@@ -384,7 +384,7 @@ describe("settings", () => {
 });
 
 describe("attachments", () => {
-  test("[TM-53] come as files of a form, are told by size, name and type, and can be read again", async () => {
+  test("[TM-53] [AC-60] come as files of a form, are told by size, name and type, and can be read again", async () => {
     const plugin = await newPlugin();
     const bytes = Buffer.from([0, 255, 13, 10, 13, 10, 45, 45]);
     const { status, body } = await sendForm("POST", "", [
@@ -406,6 +406,9 @@ describe("attachments", () => {
     const read = await get(`/${body.id}/attachments/list`);
     expect(read.headers["content-type"]).toBe("application/octet-stream");
     expect(read.headers["content-disposition"]).toContain("attachment;");
+    const headers = { accept: "application/octet-stream" };
+    const path = `${configs}/${body.id}/attachments/list`;
+    expect((await api.send("GET", path, undefined, { headers })).status).toBe(200);
     const echoed = await patch(`/${body.id}`, { config: body.config });
     expect(echoed.body.config).toEqual(body.config);
     const [run] = await api.configStore.configsToRun(projectId());

@@ -8,6 +8,7 @@ import { itemActivityRoutes } from "../activity/activity.routes.ts";
 import type { ActivityLog } from "../activity/activity-log.ts";
 import { instantOf } from "../events/events.schemas.ts";
 import type { App } from "../http/app.ts";
+import { answersAlso } from "../http/check-accept.ts";
 import { Refusal } from "../http/errors.ts";
 import { invalidChoiceText } from "../http/invalid-choice.ts";
 import { access, callerOf, organizationOf, projectOf, takesForms } from "../http/management-api.ts";
@@ -278,7 +279,7 @@ export function transformationConfigRoutes(
   app.get(
     `${CONFIG}/attachments/:key`,
     {
-      ...reads,
+      config: { ...reads.config, ...answersAlso("application/octet-stream") },
       schema: { tags, summary: "Read an attached file", response: { 200: Type.Unknown() } },
     },
     async (request, reply) => {
