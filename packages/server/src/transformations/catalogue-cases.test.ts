@@ -414,12 +414,13 @@ describe("first-touch", () => {
       { $current_url: "https://x.test/?gclid=1" },
       { $current_url: "https://x.test/?utm_campaign=c" },
       { utm_medium: "email" },
+      { $current_url: "https://x.test/?utm_source=c", utm_source: "" },
       { $current_url: "https://x.test/", $referrer: "https://blog.example/" },
       { $current_url: "https://x.test/", $referrer: "https://www.x.test/a" },
       { $current_url: "https://x.test/", $referrer: "$direct" },
     );
     expect(touches.map((one) => one?.$set !== undefined)).toEqual([
-      ...[true, true, true, true],
+      ...[true, true, true, true, true],
       ...[false, false],
     ]);
   });

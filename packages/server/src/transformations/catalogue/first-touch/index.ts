@@ -43,7 +43,8 @@ function comesFromOutside(
   properties: Record<string, unknown>,
   parameters: URLSearchParams,
 ): boolean {
-  const isNamed = (name: string) => given(properties[name] ?? parameters.get(name)) !== undefined;
+  const isNamed = (name: string) =>
+    (given(properties[name]) ?? given(parameters.get(name))) !== undefined;
   if (CAMPAIGN.some(isNamed)) return true;
   const referrer = String(properties.$referrer ?? "");
   if (referrer === "" || referrer === "$direct") return false;
