@@ -1,5 +1,5 @@
 import { newList, parse } from "./intrinsics.ts";
-import { type BatchPlaces, type LazyShape, lazyShape } from "./lazy.ts";
+import { type BatchPlaces, type LazyShape, lazyShape } from "./lazy-event.ts";
 
 /** The events of a batch, one behind the other in two texts, and where they and their values stand. */
 export const batchTexts = newList<string>();

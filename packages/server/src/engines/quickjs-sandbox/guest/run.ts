@@ -27,9 +27,8 @@ import {
   SELF,
   startSets,
   takeSets,
-  writeAnswer,
-  writeWhole,
-} from "./lazy.ts";
+} from "./lazy-event.ts";
+import { writeAnswer, writeWhole } from "./write-answer.ts";
 
 /** So many events in a row whose properties were listed or copied make the next ones plain. */
 const MANY_SETTLED = 16;

@@ -10,7 +10,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ToldSets, tellChange } from "../event-changes.ts";
 import { HEAD, type Shape, ShapeTable } from "../event-shapes.ts";
-import { createOutcomeReader } from "../sandbox-instance.ts";
+import { createOutcomeReader } from "../outcome-reader.ts";
 import { SET, SET_ALIKE } from "../told-sets.ts";
 import { beginningOf, PLAIN_TEXT } from "../value-places.ts";
 import {
@@ -22,8 +22,8 @@ import {
   SELF,
   startSets,
   takeSets,
-  writeAnswer,
-} from "./lazy.ts";
+} from "./lazy-event.ts";
+import { writeAnswer } from "./write-answer.ts";
 
 type Plain = Record<string, unknown>;
 
