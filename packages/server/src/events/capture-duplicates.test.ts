@@ -88,6 +88,31 @@ describe("events that come again", () => {
     expect(appended).toHaveLength(2);
   });
 
+  it("[CA-60] what was lost after it was found to have come before is taken", async () => {
+    const event = sampleEvent();
+    const recent = createRecentEvents();
+    const appended: string[] = [];
+    const deps = {
+      recent,
+      observer: { captured() {}, rejected() {}, repeated() {}, warned() {}, undecodable() {} },
+      append: async (events: readonly { uuid: string }[]) => {
+        appended.push(...events.map(({ uuid }) => uuid));
+        if (appended.length > 1) return { keptUp: undefined };
+        throw new LogUnavailable("the disk is full", { retryAfterSeconds: 1 });
+      },
+    };
+    const taken = { kind: "accepted", event, warnings: [], hasNewUuid: false } as const;
+    const from = { projectId: event.projectId, sdk: { name: "", version: "" } };
+    const losing = store(deps, { outcomes: [{ taken }] }, from);
+    const repeated = recent.compare(event.projectId, event);
+    expect(repeated).toBe("duplicate");
+    await expect(losing).rejects.toThrow("the disk is full");
+    const outcome: ExaminedEvent = { taken, ...(repeated && { repeated }) };
+    await store(deps, { outcomes: [outcome] }, from);
+    expect(outcome.repeated).toBeUndefined();
+    expect(appended).toEqual([event.uuid, event.uuid]);
+  });
+
   it("[CA-60] another event with a known uuid is a conflict, and the first stays (UR-62)", async () => {
     const [uuid, other] = [randomUUID(), randomUUID()];
     await send(paid(uuid));

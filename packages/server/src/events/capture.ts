@@ -279,13 +279,15 @@ export async function store(
     const repeated: ExaminedEvent[] = [];
     for (const outcome of left) {
       if (!outcome.taken) continue;
-      // Another request may have brought it since it was examined.
-      const known = outcome.repeated ?? recent.add(projectId, outcome.taken.event);
+      const { event } = outcome.taken;
+      // Since it was examined, what had come before may be lost, and another request may have brought it.
+      if (outcome.repeated && recent.isForgotten(projectId, event)) delete outcome.repeated;
+      const known = outcome.repeated ?? recent.add(projectId, event);
       if (known) repeated.push(Object.assign(outcome, { repeated: known }));
-      else events.push(outcome.taken.event);
+      else events.push(event);
     }
     // What is told to have come before has to be durable as well.
-    const others = repeated.length > 0 ? recent.underWay() : undefined;
+    const others = repeated.length > 0 ? recent.underWay(projectId) : undefined;
     if (events.length > 0) {
       const appending = append(events);
       recent.addedWith(appending, projectId, events);
@@ -293,13 +295,11 @@ export async function store(
       if (keptUp) await keptUp;
       observer.captured(events.length);
     }
-    if (!others || (await others)) break;
-    left = repeated;
-    for (const outcome of left) {
-      if (outcome.taken && recent.isForgotten(projectId, outcome.taken.event)) {
-        delete outcome.repeated;
-      }
-    }
+    const lost = await others;
+    if (!lost) break;
+    left = repeated.filter(({ taken }) => taken && lost.has(taken.event.uuid));
+    if (left.length === 0) break;
+    for (const outcome of left) delete outcome.repeated;
   }
   const telling = tellAll(outcomes, ({ taken, repeated }) => {
     if (!taken) return;

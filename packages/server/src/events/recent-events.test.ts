@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { sampleEvent } from "./event-log.contract.ts";
-import { createRecentEvents } from "./recent-events.ts";
+import { createRecentEvents, MOST_RECENT } from "./recent-events.ts";
 
 describe("recent events", () => {
   it("[CA-60] tell the same event from another one with its uuid, per project", () => {
@@ -50,13 +50,14 @@ describe("events that are about to become durable", () => {
   it("[CA-60] are known at once, and forgotten where they do not", async () => {
     const recent = createRecentEvents();
     const [kept, lost] = [sampleEvent(), sampleEvent()];
-    expect(recent.underWay()).toBeUndefined();
+    expect(recent.underWay(1)).toBeUndefined();
     for (const event of [kept, lost]) expect(recent.add(1, event)).toBeUndefined();
     expect(recent.add(1, { ...lost, event: "another" })).toBe("conflict");
     recent.addedWith(Promise.resolve(), 1, [kept]);
     recent.addedWith(Promise.reject(new Error("the disk is full")), 1, [lost]);
-    expect(await recent.underWay()).toBe(false);
-    expect(recent.underWay()).toBeUndefined();
+    expect(recent.underWay(2)).toBeUndefined();
+    expect(await recent.underWay(1)).toEqual(new Set([lost.uuid]));
+    expect(recent.underWay(1)).toBeUndefined();
     expect(recent.compare(1, kept)).toBe("duplicate");
     expect(recent.compare(1, lost)).toBeUndefined();
     expect([kept, lost].map((event) => recent.isForgotten(1, event))).toEqual([false, true]);
@@ -64,5 +65,13 @@ describe("events that are about to become durable", () => {
     expect(recent.add(1, { ...lost, event: "another" })).toBeUndefined();
     expect(recent.isForgotten(1, lost)).toBe(false);
     expect(recent.compare(1, lost)).toBe("conflict");
+  });
+
+  it("[CA-60] are told to be lost also where so many came since that they are not remembered", async () => {
+    const recent = createRecentEvents();
+    const events = Array.from({ length: MOST_RECENT + 1 }, () => sampleEvent());
+    for (const event of events) recent.add(1, event);
+    recent.addedWith(Promise.reject(new Error("the disk is full")), 1, events);
+    expect(await recent.underWay(1)).toEqual(new Set(events.map(({ uuid }) => uuid)));
   });
 });

@@ -7,8 +7,11 @@ export interface RecentEvents {
   add(projectId: number, event: EventIdentity): "duplicate" | "conflict" | undefined;
   /** Events that were added are durable once the promise resolves, and forgotten when it rejects. */
   addedWith(taking: Promise<unknown>, projectId: number, events: readonly EventIdentity[]): void;
-  /** Whether all became durable that are about to now; `undefined` where none are. */
-  underWay(): Promise<boolean> | undefined;
+  /**
+   * Of a project's events that are about to become durable now: the uuids of those that do not, once
+   * it is known of all. `undefined` where none are about to.
+   */
+  underWay(projectId: number): Promise<ReadonlySet<string>> | undefined;
   /** Whether an event was forgotten because it did not become durable, and did not come again since. */
   isForgotten(projectId: number, event: EventIdentity): boolean;
   /** How an event relates to a remembered one with its uuid; `undefined` where there is none. */
@@ -29,7 +32,10 @@ export function createRecentEvents(): RecentEvents {
   let old = createGeneration();
   const key = new Uint32Array(KEY_WORDS);
 
-  const taking = new Set<Promise<boolean>>();
+  const taking = new Set<{
+    readonly projectId: number;
+    readonly lost: Promise<readonly string[]>;
+  }>();
 
   const find = (projectId: number, uuid: string): number | undefined => {
     writeKey(key, projectId, uuid);
@@ -40,39 +46,41 @@ export function createRecentEvents(): RecentEvents {
     if (known === undefined || known === FORGOTTEN) return undefined;
     return known === samenessOf(event) ? "duplicate" : "conflict";
   };
+  /** Of the key that was looked for last. */
+  const replace = (known: number, sameness: number) =>
+    (young.find(key) === known ? young : old).set(key, sameness);
 
   return {
     add(projectId, event) {
-      const known = compare(projectId, event);
-      if (known !== undefined) return known;
-      if (old.find(key) === FORGOTTEN) old.set(key, samenessOf(event));
-      else if (young.find(key) === FORGOTTEN) young.set(key, samenessOf(event));
+      const known = find(projectId, event.uuid);
+      const sameness = samenessOf(event);
+      if (known === FORGOTTEN) replace(known, sameness);
+      else if (known !== undefined) return known === sameness ? "duplicate" : "conflict";
       else {
         if (young.isFull()) {
           [young, old] = [old, young];
           young.clear();
         }
-        young.add(key, samenessOf(event));
+        young.add(key, sameness);
       }
       return undefined;
     },
     addedWith(promise, projectId, events) {
-      const isTaken = promise.then(
-        () => true,
-        () => {
-          for (const { uuid } of events) {
-            const known = find(projectId, uuid);
-            if (known !== undefined) (young.find(key) === known ? young : old).set(key, FORGOTTEN);
-          }
-          return false;
-        },
-      );
-      taking.add(isTaken);
-      void isTaken.then(() => taking.delete(isTaken));
+      const forget = () => {
+        for (const { uuid } of events) {
+          const known = find(projectId, uuid);
+          if (known !== undefined) replace(known, FORGOTTEN);
+        }
+        return events.map(({ uuid }) => uuid);
+      };
+      const one = { projectId, lost: promise.then(() => [], forget) };
+      taking.add(one);
+      void one.lost.then(() => taking.delete(one));
     },
-    underWay() {
-      if (taking.size === 0) return undefined;
-      return Promise.all(taking).then((all) => all.every((isTaken) => isTaken));
+    underWay(projectId) {
+      const own = [...taking].filter((one) => one.projectId === projectId);
+      if (own.length === 0) return undefined;
+      return Promise.all(own.map(({ lost }) => lost)).then((all) => new Set(all.flat()));
     },
     isForgotten: (projectId, { uuid }) => find(projectId, uuid) === FORGOTTEN,
     compare,
@@ -165,8 +173,9 @@ function writeKey(key: Uint32Array, projectId: number, uuid: string): void {
 }
 
 /**
- * What {@link isSameEvent} compares as a number that is neither 0 nor {@link FORGOTTEN}. Of two other events one in four
- * thousand million is taken for a sending of the first, and told as one: it is not taken either way.
+ * What {@link isSameEvent} compares as a number that is neither 0 nor {@link FORGOTTEN}. Of two other
+ * events one in four thousand million is taken for a sending of the first, and told as one: it is not
+ * taken either way.
  */
 function samenessOf({ event, distinctId, clientTimestamp }: EventIdentity): number {
   const ms = clientTimestamp?.getTime();
