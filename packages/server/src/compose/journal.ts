@@ -7,8 +7,6 @@ import { createRefusals } from "../events/refusals.ts";
 import type { Base } from "./base.ts";
 import type { Foundations } from "./foundations.ts";
 
-export type Journal = ReturnType<typeof keepJournals>;
-
 /** What is told of events that were not taken as they came, and of those that were just stored. */
 export function keepJournals(
   { config, clock, reportFault, onClose }: Base,

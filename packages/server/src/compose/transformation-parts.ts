@@ -29,8 +29,6 @@ import {
 import type { Base } from "./base.ts";
 import type { Foundations } from "./foundations.ts";
 
-export type TransformationParts = Awaited<ReturnType<typeof composeTransformations>>;
-
 /** Transformations: what is installed, what is at work in projects, and what runs. */
 export async function composeTransformations(
   { config, metrics, clock, newUuid, reportFault, onClose }: Base,
