@@ -109,10 +109,9 @@ await build({
   define: { PROGRAM: JSON.stringify(program) },
 });
 // What runs inside of the sandbox before transformations: scripts that are read as texts.
+const texts = ["core", "inspect", "url", "web", "fetch", "crypto", "intl", "buffer", "node"];
 await build({
-  entryPoints: ["core", "url", "web", "fetch", "crypto", "intl", "buffer", "node"].map((name) =>
-    join(guest, `${name}.ts`),
-  ),
+  entryPoints: texts.map((name) => join(guest, `${name}.ts`)),
   outdir: join(draft, "guest"),
   bundle: true,
   format: "cjs",

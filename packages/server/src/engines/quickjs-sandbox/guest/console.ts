@@ -1,7 +1,7 @@
 import { bridge } from "./bridge.ts";
 import { describeThrown } from "./errors.ts";
-import { format, inspect, show } from "./inspect.ts";
 import { type AnyFunction, now } from "./intrinsics.ts";
+import { format, inspect, show } from "./load-part.ts";
 import { write } from "./write.ts";
 
 const MAX_LINE = 8_000;

@@ -1,4 +1,3 @@
-import { describeThrown } from "./errors.ts";
 import {
   type AnyFunction,
   apply,
@@ -6,7 +5,7 @@ import {
   ownKeys,
   stringify,
 } from "./intrinsics.ts";
-import { describeError } from "./stacks.ts";
+import type { GuestCore, Inspecting } from "./part.ts";
 
 /** Objects nested deeper are not shown, whatever is asked for. */
 const DEEPEST_SHOWN = 20;
@@ -16,49 +15,85 @@ const MOST_BYTES = 50;
 const CUSTOM = Symbol.for("nodejs.util.inspect.custom");
 const TypedArray = Object.getPrototypeOf(Uint8Array) as new () => Uint8Array;
 
-/** Node's `util.inspect`, of whose options only `depth` means something here; on one line. */
-export function inspect(value: unknown, options?: unknown, depth?: unknown): string {
-  const isGiven = typeof options === "object" && options !== null && "depth" in options;
-  // A depth that is said to be undefined has no bound either.
-  const given = isGiven ? (options.depth ?? null) : depth;
-  const deepest = given === null ? DEEPEST_SHOWN : Math.min(DEEPEST_SHOWN, Number(given));
-  return show(value, 1, [], Number.isNaN(deepest) ? undefined : deepest);
-}
-
-/** A value as consoles show it. */
-export function show(value: unknown, depth = 0, seen: object[] = [], deepest = 2): string {
-  try {
-    if (typeof value === "string") return depth === 0 ? value : quote(value);
-    if (typeof value === "bigint") return `${value}n`;
-    if (typeof value === "number") return Object.is(value, -0) ? "-0" : String(value);
-    if ((typeof value !== "object" && typeof value !== "function") || value === null) {
-      return String(value);
-    }
-    const custom = (value as Record<symbol, unknown>)[CUSTOM];
-    if (typeof custom === "function") {
-      const own = apply(custom as AnyFunction, value, [deepest - seen.length, {}, inspect]);
-      if (own !== value) return typeof own === "string" ? own : show(own, depth, seen, deepest);
-    }
-    if (seen.includes(value)) return "[Circular *1]";
-    const inner = [...seen, value];
-    const part = (item: unknown) => show(item, depth + 1, inner, deepest);
-    const text =
-      value instanceof Error
-        ? showError(value, depth, part)
-        : showObject(value, seen.length > deepest, part);
-    return seen.length === 0 && text.includes("[Circular *1]") ? `<ref *1> ${text}` : text;
-  } catch (error) {
-    return `[${describeThrown(error)}]`;
-  }
-}
-
 type Part = (item: unknown) => string;
 
-function showError(error: Error, depth: number, part: Part): string {
-  const head = (depth === 0 && describeError(error)) || describeThrown(error);
-  const more = members(error, part, ["name", "message", "stack", "cause"]);
-  if (Object.hasOwn(error, "cause")) more.push(`[cause]: ${part(error.cause)}`);
-  return more.length === 0 ? head : `${head} { ${more.join(", ")} }`;
+/** Values in words, as Node.js shows them; on one line. */
+export function makePart({ describeThrown, describeError }: GuestCore): Inspecting {
+  /** Node's `util.inspect`, of whose options only `depth` means something here. */
+  function inspect(value: unknown, options?: unknown, depth?: unknown): string {
+    const isGiven = typeof options === "object" && options !== null && "depth" in options;
+    // A depth that is said to be undefined has no bound either.
+    const given = isGiven ? (options.depth ?? null) : depth;
+    const deepest = given === null ? DEEPEST_SHOWN : Math.min(DEEPEST_SHOWN, Number(given));
+    return show(value, 1, [], Number.isNaN(deepest) ? undefined : deepest);
+  }
+
+  /** A value as consoles show it. */
+  function show(value: unknown, depth = 0, seen: object[] = [], deepest = 2): string {
+    try {
+      if (typeof value === "string") return depth === 0 ? value : quote(value);
+      if (typeof value === "bigint") return `${value}n`;
+      if (typeof value === "number") return Object.is(value, -0) ? "-0" : String(value);
+      if ((typeof value !== "object" && typeof value !== "function") || value === null) {
+        return String(value);
+      }
+      const custom = (value as Record<symbol, unknown>)[CUSTOM];
+      if (typeof custom === "function") {
+        const own = apply(custom as AnyFunction, value, [deepest - seen.length, {}, inspect]);
+        if (own !== value) return typeof own === "string" ? own : show(own, depth, seen, deepest);
+      }
+      if (seen.includes(value)) return "[Circular *1]";
+      const inner = [...seen, value];
+      const part = (item: unknown) => show(item, depth + 1, inner, deepest);
+      const text =
+        value instanceof Error
+          ? showError(value, depth, part)
+          : showObject(value, seen.length > deepest, part);
+      return seen.length === 0 && text.includes("[Circular *1]") ? `<ref *1> ${text}` : text;
+    } catch (error) {
+      return `[${describeThrown(error)}]`;
+    }
+  }
+
+  function showError(error: Error, depth: number, part: Part): string {
+    const head = (depth === 0 && describeError(error)) || describeThrown(error);
+    const more = members(error, part, ["name", "message", "stack", "cause"]);
+    if (Object.hasOwn(error, "cause")) more.push(`[cause]: ${part(error.cause)}`);
+    return more.length === 0 ? head : `${head} { ${more.join(", ")} }`;
+  }
+
+  /** Fills the placeholders of the first text, as consoles do. */
+  function format(values: unknown[]): string {
+    let next = 1;
+    const text = String(values[0]).replace(/%[sdifjoOc%]/g, (sign) => {
+      if (sign === "%%") return "%";
+      if (next >= values.length) return sign;
+      const value = values[next];
+      next += 1;
+      if (sign === "%d") return typeof value === "bigint" ? `${value}n` : numberOf(value);
+      if (sign === "%i") return show(Number.parseInt(String(value), 10));
+      if (sign === "%f") return show(Number.parseFloat(String(value)));
+      if (sign === "%j") return stringify(value) ?? "undefined";
+      if (sign === "%c") return "";
+      return sign === "%s" ? written(value) : show(value, 1);
+    });
+    return [text, ...values.slice(next).map((value) => show(value))].join(" ");
+  }
+
+  const numberOf = (value: unknown) => show(typeof value === "object" ? Number.NaN : Number(value));
+
+  /** What stands for `%s`: objects as they write themselves, where they do that by a way of their own. */
+  function written(value: unknown): string {
+    if (typeof value === "function") return String(value);
+    if (typeof value !== "object" || value === null || value instanceof Error) return show(value);
+    const own = (value as { toString?: unknown }).toString;
+    const isPlain = [undefined, Object.prototype.toString, Array.prototype.toString].includes(
+      own as never,
+    );
+    return isPlain || value instanceof Date ? show(value, 1, [], 0) : String(value);
+  }
+
+  return { show, inspect, format };
 }
 
 function showObject(value: object, isTooDeep: boolean, part: Part): string {
@@ -196,37 +231,6 @@ function hexOf(bytes: Uint8Array): string {
   const shown = [...bytes.slice(0, MOST_BYTES)].map((byte) => byte.toString(16).padStart(2, "0"));
   const more = bytes.length - MOST_BYTES;
   return `${shown.join(" ")}${more > 0 ? ` ... ${more} more byte${more === 1 ? "" : "s"}` : ""}`;
-}
-
-/** Fills the placeholders of the first text, as consoles do. */
-export function format(values: unknown[]): string {
-  let next = 1;
-  const text = String(values[0]).replace(/%[sdifjoOc%]/g, (sign) => {
-    if (sign === "%%") return "%";
-    if (next >= values.length) return sign;
-    const value = values[next];
-    next += 1;
-    if (sign === "%d") return typeof value === "bigint" ? `${value}n` : numberOf(value);
-    if (sign === "%i") return show(Number.parseInt(String(value), 10));
-    if (sign === "%f") return show(Number.parseFloat(String(value)));
-    if (sign === "%j") return stringify(value) ?? "undefined";
-    if (sign === "%c") return "";
-    return sign === "%s" ? written(value) : show(value, 1);
-  });
-  return [text, ...values.slice(next).map((value) => show(value))].join(" ");
-}
-
-const numberOf = (value: unknown) => show(typeof value === "object" ? Number.NaN : Number(value));
-
-/** What stands for `%s`: objects as they write themselves, where they do that by a way of their own. */
-function written(value: unknown): string {
-  if (typeof value === "function") return String(value);
-  if (typeof value !== "object" || value === null || value instanceof Error) return show(value);
-  const own = (value as { toString?: unknown }).toString;
-  const isPlain = [undefined, Object.prototype.toString, Array.prototype.toString].includes(
-    own as never,
-  );
-  return isPlain || value instanceof Date ? show(value, 1, [], 0) : String(value);
 }
 
 /** A text in the quotes that Node.js would write around it. */

@@ -1,6 +1,5 @@
 import { ask, bridge, call } from "./bridge.ts";
 import { describeThrown, errorOf } from "./errors.ts";
-import { format, inspect, show } from "./inspect.ts";
 import {
   defineProperty,
   deleteProperty,
@@ -14,7 +13,8 @@ import {
   ROOT,
   without,
 } from "./intrinsics.ts";
-import type { GuestCore } from "./part.ts";
+import type { GuestCore, Inspecting } from "./part.ts";
+import { describeError } from "./stacks.ts";
 
 // biome-ignore lint/security/noGlobalEval: parts of the guest itself, inside of the sandbox
 const evaluate = globalThis.eval;
@@ -29,6 +29,7 @@ const core: GuestCore = {
   inspect,
   format,
   describeThrown,
+  describeError,
   errorOf,
   textOf,
 };
@@ -43,6 +44,28 @@ export function part(name: string): Exports {
   const made = withPlainRoot(() => (evaluate(text) as (core: GuestCore) => Exports)(core));
   parts.set(name, made);
   return made;
+}
+
+const inspecting = () => part("inspect") as Inspecting;
+
+/** A value as consoles show it. */
+export function show(value: unknown, depth = 0): string {
+  if (typeof value === "string" && depth === 0) return value;
+  try {
+    return inspecting().show(value, depth);
+  } catch (error) {
+    return `[${describeThrown(error)}]`;
+  }
+}
+
+/** Node's `util.inspect`. */
+export function inspect(value: unknown, options?: unknown, depth?: unknown): string {
+  return inspecting().inspect(value, options, depth);
+}
+
+/** Fills the placeholders of the first text, as consoles do. */
+export function format(values: unknown[]): string {
+  return inspecting().format(values);
 }
 
 const rootKeys = without({}) as Record<PropertyKey, boolean>;

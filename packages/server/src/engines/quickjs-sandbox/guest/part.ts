@@ -1,3 +1,12 @@
+/** Values in words: the part `inspect`. */
+export interface Inspecting extends Record<string, unknown> {
+  /** As consoles show it: a text as it is, unless it lies in something. */
+  show(value: unknown, depth?: number): string;
+  inspect(value: unknown, options?: unknown, depth?: unknown): string;
+  /** Fills the placeholders of the first text. */
+  format(values: unknown[]): string;
+}
+
 /** What the core of the guest gives to the parts that are evaluated when first used. */
 export interface GuestCore {
   /** Asks the host, which answers at once; throws the host's error. */
@@ -11,6 +20,8 @@ export interface GuestCore {
   inspect(value: unknown, options?: unknown, depth?: unknown): string;
   format(values: unknown[]): string;
   describeThrown(thrown: unknown): string;
+  /** An error with its stack. */
+  describeError(error: Error): string;
   errorOf(text: string): Error;
   /** Bytes in an encoding of Node.js; pays where there are many. */
   textOf(bytes: Uint8Array, encoding: string): string;

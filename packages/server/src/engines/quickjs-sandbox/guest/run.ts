@@ -4,7 +4,6 @@ import { transformEvent } from "./calls.ts";
 import { openLog } from "./console.ts";
 import { describeThrown } from "./errors.ts";
 import { guardChanges, meta, restoreSettings } from "./guard-meta.ts";
-import { show } from "./inspect.ts";
 import {
   apply,
   type Exports,
@@ -28,6 +27,7 @@ import {
   startSets,
   takeSets,
 } from "./lazy-event.ts";
+import { show } from "./load-part.ts";
 import { writeAnswer, writeWhole } from "./write-answer.ts";
 
 /** So many events in a row whose properties were listed or copied make the next ones plain. */
