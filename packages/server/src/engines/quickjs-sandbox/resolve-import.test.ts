@@ -126,6 +126,25 @@ describe("a package that a source brings along", () => {
     expect([find("fs"), find("toString", inner)]).toEqual(["missing", "missing"]);
   });
 
+  it("[TS-1] has paths in its browser field that begin at its top, whoever imports them", () => {
+    const find = of({
+      "node_modules/map/package.json": {
+        browser: { os: "./shims/os.js", "./up.js": "./shims/os.js", "./gone.js": "./shims/os.js" },
+      },
+      "node_modules/map/shims/os.js": "",
+      "node_modules/map/up.js": "",
+      "node_modules/map/lib/up.js": "",
+    });
+    const [inner, shim] = ["node_modules/map/lib/index.js", "node_modules/map/shims/os.js"];
+    expect([find("os", inner), find("os", "node_modules/map/index.js")]).toEqual([shim, shim]);
+    expect([find("./up.js", inner), find("../up.js", inner), find("../up", inner)]).toEqual([
+      "node_modules/map/lib/up.js",
+      shim,
+      shim,
+    ]);
+    expect([find("../gone.js", inner), find("../../up.js", inner)]).toEqual([shim, "missing"]);
+  });
+
   it("[TS-1] may be a folder that is named as one beside a file of its name", () => {
     const find = of({ "lib.js": "", "lib/index.js": "", "lib/sub/a.js": "", "index.js": "" });
     expect([find("./lib"), find("./lib/")]).toEqual(["lib.js", "lib/index.js"]);

@@ -40,15 +40,18 @@ export class ImportResolver {
     if (specifier.startsWith("/")) return { kind: "missing" };
     const scope = this.#scopeOf(importer);
     const wish = kind.startsWith("require") ? REQUIRED : IMPORTED;
-    const replaced = this.#replacementOf(scope, specifier);
+    const asked = specifier.startsWith(".")
+      ? pathFrom(scope, join(folderOf(importer), specifier))
+      : specifier;
+    const replaced = this.#replacementOf(scope, asked);
     if (replaced === false) return { kind: "empty" };
-    const path = this.#find(replaced ?? specifier, importer, scope, wish);
+    const path =
+      replaced === undefined
+        ? this.#find(specifier, importer, scope, wish)
+        : this.#find(replaced, join(scope, "package.json"), scope, wish);
     if (path === null) return { kind: "missing" };
     const owner = this.#scopeOf(path);
-    const other = this.#replacementOf(
-      owner,
-      `.${path.slice(owner.length).replace(/^(?!\/)/, "/")}`,
-    );
+    const other = this.#replacementOf(owner, pathFrom(owner, path));
     if (other === false) return { kind: "empty" };
     const found = other === undefined ? path : resolveFile(this.#files, join(owner, other));
     return { kind: "file", path: found ?? path };
@@ -182,6 +185,12 @@ export class ImportResolver {
 
 function join(folder: string, path: string): string {
   return plainPath(`${folder}/${path}`);
+}
+
+/** A path below a folder as its `package.json` writes it, `./lib/a.js`; any other as it is. */
+function pathFrom(folder: string, path: string): string {
+  if (folder === "") return `./${path}`;
+  return path.startsWith(`${folder}/`) ? `.${path.slice(folder.length)}` : path;
 }
 
 function folderOf(path: string): string {
