@@ -153,6 +153,17 @@ describe("bodies that arrive", () => {
     expect(await patient.answer).toMatch(/^200/);
   });
 
+  it.each(["/take", "/manage"])(
+    "[ER-6] that come in pieces of a byte count with what each piece takes (%s)",
+    async (path) => {
+      const hoarder = begin("chunked", { path });
+      // The engine keeps each piece as an object of its own.
+      const pieces = Buffer.from("1\r\n \r\n".repeat(BOUND / 100));
+      hoarder.socket.write(pieces);
+      expect(await Promise.race([hoarder.answer, delay(5_000, "waits")])).toMatch(/^503 /);
+    },
+  );
+
   it("[AC-10] of a caller who is not known no more is read than a key is looked for in", async () => {
     const stranger = begin("chunked", { path: "/manage" });
     await stranger.send(200 * 1024);

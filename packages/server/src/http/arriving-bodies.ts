@@ -13,7 +13,7 @@ export interface ArrivingBodies {
 }
 
 export interface ArrivingBody {
-  /** So many more bytes of it are held. */
+  /** One more piece of it is held, of so many bytes. */
   add(bytes: number): void;
   /** It is all there, or nobody waits for it any more; may be called again. */
   end(): void;
@@ -21,6 +21,8 @@ export interface ArrivingBody {
 
 /** Most bytes of bodies that are on their way at a time. */
 const MAX_ARRIVING_BYTES = 128 * 1024 * 1024;
+/** What a piece takes besides its bytes: each is an object, and a chunk on the wire may have one byte. */
+const PIECE_BYTES = 256;
 /** Shorter bodies, where they tell their size, are not worth counting. */
 const MIN_COUNTED_BYTES = 16 * 1024;
 
@@ -45,8 +47,9 @@ export function createArrivingBodies(maxBytes = MAX_ARRIVING_BYTES): ArrivingBod
         add(bytes) {
           const before = held.get(giveUp);
           if (before === undefined) return;
-          held.set(giveUp, before + bytes);
-          total += bytes;
+          const taken = bytes + PIECE_BYTES;
+          held.set(giveUp, before + taken);
+          total += taken;
           for (const oldest of held.keys()) {
             if (total <= maxBytes) break;
             end(oldest);
