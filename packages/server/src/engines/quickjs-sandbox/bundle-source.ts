@@ -108,6 +108,7 @@ const FIRST_MODULE = /^\/\/ (?:source|guest-module):/m;
 /** How the bundler says that a source awaits something while it loads. */
 const AWAITS = "Top-level await is currently not supported";
 
+const TOO_MANY_IMPORTS = "the imports of the source take too long to find";
 const CANNOT_IMPORT = "Cannot import ";
 /** The last such line counts: what a file says of how it was made is neither looked for nor believed. */
 const NO_SOURCE_MAP = "\n//# sourceMappingURL=none";
@@ -325,6 +326,7 @@ function inMemory(
         if (GUEST_MODULES.has(bare)) return { path: bare, namespace: MODULES };
         const found = imports.resolve(path, importer, kind);
         if (found.kind === "file") return { path: found.path, namespace: SOURCES };
+        if (found.kind === "exhausted") return { errors: [{ text: TOO_MANY_IMPORTS }] };
         if (found.kind === "empty") return { path, namespace: EMPTY };
         if (isAbsent(bare)) return { path: `${ABSENT}${bare}`, namespace: MODULES };
         // Such code may never run, or expect to fail: it finds out when it runs.

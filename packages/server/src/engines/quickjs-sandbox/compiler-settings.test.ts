@@ -1,12 +1,13 @@
 import { describe, expect, it } from "vitest";
 import { readCompilerSettings } from "./compiler-settings.ts";
+import { resolveFile } from "./find-entry.ts";
 import { aliasesOf, resolveAlias } from "./path-aliases.ts";
 
 function find(files: Record<string, object>, name: string): string | null {
   const own = { "lib/a.ts": "", "conf/lib/a.ts": "", "top.ts": "" };
   const texts = Object.entries(files).map(([path, value]) => [path, JSON.stringify(value)]);
   const all = { ...own, ...Object.fromEntries(texts) };
-  return resolveAlias(all, aliasesOf(readCompilerSettings(all)), name);
+  return resolveAlias((path) => resolveFile(all, path), aliasesOf(readCompilerSettings(all)), name);
 }
 
 const paths = { "@x/*": ["lib/*"] };

@@ -1,7 +1,6 @@
 import { isJsonObject, ownValue } from "@hedgerow/core/json";
-import type { SourceFiles } from "../../transformations/sandbox.ts";
 import type { CompilerSettings } from "./compiler-settings.ts";
-import { plainPath, resolveFile } from "./find-entry.ts";
+import { plainPath } from "./find-entry.ts";
 
 /** Names by which a source imports its own files: a pattern with one `*` at most, and where that lies. */
 export interface PathAliases {
@@ -25,9 +24,12 @@ export function aliasesOf({ options, base, pathsBase }: CompilerSettings): PathA
   };
 }
 
-/** The file that an import names by an alias, or under `baseUrl`. */
+/**
+ * The file that an import names by an alias, or under `baseUrl`.
+ * @param findFile the file that a path means
+ */
 export function resolveAlias(
-  files: SourceFiles,
+  findFile: (path: string) => string | null,
   { base, targets }: PathAliases,
   specifier: string,
 ): string | null {
@@ -42,11 +44,11 @@ export function resolveAlias(
     if (!isMatch) continue;
     const middle = specifier.slice(before.length, specifier.length - (after ?? "").length);
     for (const path of paths) {
-      const found = resolveFile(files, plainPath(path.replace("*", () => middle)));
+      const found = findFile(plainPath(path.replace("*", () => middle)));
       if (found !== null) return found;
     }
   }
-  return base === null ? null : resolveFile(files, plainPath(`${base}/${specifier}`));
+  return base === null ? null : findFile(plainPath(`${base}/${specifier}`));
 }
 
 function prefixLength(pattern: string): number {

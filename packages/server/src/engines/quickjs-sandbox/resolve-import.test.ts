@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { SourceBundler } from "./bundle-source.ts";
 import { readCompilerSettings } from "./compiler-settings.ts";
 import { ImportResolver } from "./resolve-import.ts";
 
@@ -156,5 +157,36 @@ describe("a package that a source brings along", () => {
       "index.js",
       "missing",
     ]);
+  });
+
+  it("[TS-7] may name no path that is longer than any file's, however often it repeats what is asked for", () => {
+    const exports = { "./*": Array(200).fill(`./${"*".repeat(50_000)}`) };
+    const find = of({ "node_modules/p/package.json": { exports } });
+    expect(find(`p/${"a".repeat(50_000)}`)).toBe("missing");
+    expect(find(`p/${"a".repeat(200)}`)).toBe("missing");
+  });
+
+  const many = Array.from({ length: 5_000 }, (_, at) => String(at));
+  it.each<[string, Record<string, object>]>([
+    ["patterns", { exports: Object.fromEntries(many.map((at) => [`./of${at}/*`, "./none.js"])) }],
+    ["targets", { exports: { "./*": many.map((at) => `./${at}.js`) } }],
+    ["long targets", { exports: { "./*": many.map((at) => `${at}/`.repeat(800)) } }],
+  ])("[TS-7] ends the search of a source where many imports meet many %s", (_what, manifest) => {
+    const find = of({ "index.js": "", "node_modules/p/package.json": manifest });
+    expect(find("./index")).toBe("index.js");
+    for (const at of many) find(`p/${at}`);
+    expect(find("./index")).toBe("exhausted");
+  });
+
+  it("[TS-7] is refused where its aliases lead to so many places that imports take too long to find", async () => {
+    const paths = { "*": Array.from({ length: 2_000 }, (_, at) => String(at)) };
+    const imports = Array.from({ length: 300 }, (_, at) => `require("none${at}");\n`);
+    const source = {
+      "index.js": imports.join(""),
+      "tsconfig.json": JSON.stringify({ compilerOptions: { paths } }),
+    };
+    const bundle = await new SourceBundler().bundle(source);
+    const [first] = bundle.kind === "refused" ? bundle.problems : [];
+    expect(first?.message).toBe("the imports of the source take too long to find");
   });
 });

@@ -4,11 +4,15 @@ import type { CompilerSettings } from "./compiler-settings.ts";
 import { plainPath, readObject, resolveFile } from "./find-entry.ts";
 import { aliasesOf, type PathAliases, resolveAlias } from "./path-aliases.ts";
 
-/** What an import means within a source: a file of it, nothing at all by its package's wish, or what it lacks. */
+/**
+ * What an import means within a source: a file of it, nothing at all by its package's wish, or what it
+ * lacks; nothing more is looked for in a source that has `exhausted` what may be looked for.
+ */
 export type Resolution =
   | { readonly kind: "file"; readonly path: string }
   | { readonly kind: "empty" }
-  | { readonly kind: "missing" };
+  | { readonly kind: "missing" }
+  | { readonly kind: "exhausted" };
 
 /** What a package may be asked for: the sandbox is more like a browser than like Node.js. */
 const ANYHOW = ["browser", "worker", "default"];
@@ -20,12 +24,22 @@ const IMPORTED = {
 };
 type Wish = typeof REQUIRED;
 
+/** No path of a source is longer. */
+const MAX_PATH_LENGTH = 4_096;
+
+/** So often paths are looked up for all imports of a source: twice as often as the largest need. */
+const MAX_LOOKS = 500_000;
+/** So many patterns are compared in the time of a look, and so many letters of targets read. */
+const PATTERNS_PER_LOOK = 2;
+const LETTERS_PER_LOOK = 100;
+
 /** Finds what files of a source import of each other, and of packages that the source brings along. */
 export class ImportResolver {
   readonly #files: SourceFiles;
   readonly #aliases: PathAliases;
   /** By folder. */
   readonly #manifests = new Map<string, JsonObject>();
+  #looksLeft = MAX_LOOKS;
 
   constructor(files: SourceFiles, settings: CompilerSettings) {
     this.#files = files;
@@ -37,7 +51,13 @@ export class ImportResolver {
    * @param kind how it asks, in the bundler's words: `import-statement`, `require-call`, …
    */
   resolve(specifier: string, importer: string, kind: string): Resolution {
-    if (specifier.startsWith("/")) return { kind: "missing" };
+    if (this.#looksLeft <= 0) return { kind: "exhausted" };
+    const found = this.#resolve(specifier, importer, kind);
+    return this.#looksLeft > 0 ? found : { kind: "exhausted" };
+  }
+
+  #resolve(specifier: string, importer: string, kind: string): Resolution {
+    if (specifier.startsWith("/") || specifier.length > MAX_PATH_LENGTH) return { kind: "missing" };
     const scope = this.#scopeOf(importer);
     const wish = kind.startsWith("require") ? REQUIRED : IMPORTED;
     const asked = specifier.startsWith(".")
@@ -53,7 +73,7 @@ export class ImportResolver {
     const owner = this.#scopeOf(path);
     const other = this.#replacementOf(owner, pathFrom(owner, path));
     if (other === false) return { kind: "empty" };
-    const found = other === undefined ? path : resolveFile(this.#files, join(owner, other));
+    const found = other === undefined ? path : this.#look(join(owner, other));
     return { kind: "file", path: found ?? path };
   }
 
@@ -63,8 +83,8 @@ export class ImportResolver {
       const isFolder = /(?:^|\/)\.{0,2}$/.test(specifier);
       return (
         this.#findMain(path, wish) ??
-        (isFolder ? resolveFile(this.#files, join(path, "index")) : null) ??
-        resolveFile(this.#files, path)
+        (isFolder ? this.#look(join(path, "index")) : null) ??
+        this.#look(path)
       );
     }
     if (specifier.startsWith("#")) {
@@ -72,10 +92,10 @@ export class ImportResolver {
       return this.#findTarget(scope, imports, specifier, wish);
     }
     return (
-      resolveAlias(this.#files, this.#aliases, specifier) ??
+      resolveAlias((path) => this.#look(path), this.#aliases, specifier) ??
       this.#findPackage(specifier, importer, scope, wish) ??
-      resolveFile(this.#files, plainPath(specifier)) ??
-      resolveFile(this.#files, plainPath(`src/${specifier}`))
+      this.#look(plainPath(specifier)) ??
+      this.#look(plainPath(`src/${specifier}`))
     );
   }
 
@@ -96,7 +116,7 @@ export class ImportResolver {
       const found =
         this.#findTarget(root, ownValue(this.#manifestOf(root), "exports"), entry, wish) ??
         this.#findMain(path, wish) ??
-        resolveFile(this.#files, path);
+        this.#look(path);
       if (found !== null) return found;
     }
     return null;
@@ -119,6 +139,10 @@ export class ImportResolver {
   #findTarget(folder: string, table: Json | undefined, entry: string, wish: Wish): string | null {
     const follow = (target: Json | undefined, middle: string): string | null => {
       if (typeof target === "string") {
+        this.#looksLeft -= target.length / LETTERS_PER_LOOK;
+        if (target.length > MAX_PATH_LENGTH) return null;
+        const stars = target.split("*").length - 1;
+        if (target.length + stars * middle.length > MAX_PATH_LENGTH) return null;
         return this.#fileIn(
           folder,
           target.replaceAll("*", () => middle),
@@ -142,6 +166,7 @@ export class ImportResolver {
       return entry === "." ? follow(table, "") : null;
     }
     if (Object.hasOwn(table, entry)) return follow(ownValue(table, entry), "");
+    this.#looksLeft -= Object.keys(table).length / PATTERNS_PER_LOOK;
     const [pattern, before = "", after = ""] =
       Object.keys(table)
         .filter((key) => key.includes("*"))
@@ -162,8 +187,14 @@ export class ImportResolver {
     return typeof other === "string" || other === false ? other : undefined;
   }
 
+  /** The file that a path means; none once too many were looked for. */
+  #look(path: string): string | null {
+    this.#looksLeft -= 1;
+    return this.#looksLeft > 0 ? resolveFile(this.#files, path) : null;
+  }
+
   #fileIn(folder: string, target: string): string | null {
-    return resolveFile(this.#files, join(folder, target));
+    return this.#look(join(folder, target));
   }
 
   /** The folder of the nearest `package.json` above a file; that of the source where there is none. */

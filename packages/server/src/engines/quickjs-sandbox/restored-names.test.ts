@@ -52,4 +52,15 @@ describe("names of classes", () => {
     expect(restored).toContain('value: "Plain"');
     expect(restored.split("\n")).toHaveLength(code.split("\n").length);
   });
+
+  it("[TS-17] are looked for in one pass, whatever the code is full of", () => {
+    const size = 60_000;
+    // Lines that begin as classes do and never come to their brace, and names that few texts have.
+    const lines = `const told = tag\`\n${"class A1 extends \n".repeat(size)}}\`;\n`;
+    const names = Array.from({ length: size }, (_, at) => `class B${at}x1 {\n}\n`).join("");
+    const text = `${"B0x B1x ".repeat(size)}${names}`;
+    expect(restoreNames(lines + names, { "index.js": text })).toBe(lines + names);
+    const digits = `class C${"1".repeat(size)} {`;
+    expect(restoreNames(digits, { "index.js": text })).toBe(digits);
+  });
 });
