@@ -7,7 +7,7 @@ import {
   readCompilerSettings,
   toBundlerSettings,
 } from "./compiler-settings.ts";
-import { esbuildService, TooMuchMemory } from "./esbuild-service.ts";
+import { esbuildService, TakesTooMuch } from "./esbuild-service.ts";
 import { findEntry, loaderOf, plainPath } from "./find-entry.ts";
 import { CONSTANT_HOLDER, deferFailures, isLateFailure } from "./late-failures.ts";
 import { ImportResolver } from "./resolve-import.ts";
@@ -242,11 +242,11 @@ async function bundleOnce(
   } catch (error) {
     const messages = (error as { errors?: readonly Message[] }).errors;
     if (messages !== undefined && messages.length > 0) return { kind: "failed", messages };
-    const isTooMuch = error instanceof TooMuchMemory;
-    // The bundler's process ended again and again, be it for another source that it choked on.
-    const message = isTooMuch
-      ? "the source takes too much memory to be bundled"
-      : "the source cannot be bundled";
+    // Otherwise the bundler's process ended again and again, be it for another source that it choked on.
+    const message =
+      error instanceof TakesTooMuch
+        ? `the source takes too much ${error.resource} to be bundled`
+        : "the source cannot be bundled";
     return refuse({ file: main, line: 0, column: 0, message });
   }
 }

@@ -7,20 +7,36 @@ import { withResolvers } from "../../platform/with-resolvers.ts";
 const IDLE_MS = 5_000;
 const MAX_TRIES = 3;
 const GONE = /^The service (?:was stopped|is no longer running)/;
-/** Memory of the process beyond which what it builds is given up: large sources take a tenth of it. */
+/** Memory of the process beyond which what it builds is given up: large sources take a tenth of it, */
 const MAX_MEMORY_MIB = 1024;
+/** and time of the processor: the largest sources take half of it. */
+const MAX_CPU_MS = 8_000;
 const LOOK_MS = 20;
 /** Bytes of a page of memory, as nearly every Linux has them. */
 const PAGE = 4096;
+/** How Linux counts a process's time. */
+const TICK_MS = 10;
 
-/** Thrown for a build that takes more memory than it may. */
-export class TooMuchMemory extends Error {}
+/** What a build may take too much of. */
+type Resource = "memory" | "time";
+
+/** Thrown for a build that takes more than it may. */
+export class TakesTooMuch extends Error {
+  readonly resource: Resource;
+
+  constructor(resource: Resource) {
+    super(`too much ${resource}`);
+    this.resource = resource;
+  }
+}
 
 /**
  * The bundler's process. The library keeps one for the whole process and leaves builds that are
  * under way unanswered for ever when it is stopped, so that all who build count here: it is put to
- * rest only when nobody's build is under way. Its memory is watched where the platform tells it: a
- * line of constants that each join the one before twice would take all there is.
+ * rest only when nobody's build is under way. Its memory and time are watched where the platform
+ * tells them: a line of constants that each join the one before twice would take all the memory there
+ * is, and arrows that may be types of what stands before them (`a ? (b) : c => (`) have its parser try
+ * twice at each, for ever where a few dozen stand in each other.
  */
 class EsbuildService {
   #underWay = 0;
@@ -29,8 +45,11 @@ class EsbuildService {
   #idle: NodeJS.Timeout | undefined;
   #child: ChildProcess | undefined;
   #watch: NodeJS.Timeout | undefined;
-  /** The generation that was ended for its memory. */
+  /** The generation that was ended for what it took, and of what that was too much. */
   #ended = -1;
+  #endedFor: Resource = "memory";
+  /** For each build in the process, what that had taken of the processor when it began. */
+  readonly #begunAtMs = new Set<{ readonly cpuMs: number }>();
   /** The builds that have the process for themselves, one after the other, and how many there are. */
   #turns: Promise<unknown> = Promise.resolve();
   #inTurns = 0;
@@ -49,7 +68,7 @@ class EsbuildService {
 
   /**
    * Runs a build; once more in a new process where the one at work ended. Throws
-   * {@link TooMuchMemory} for one that took too much.
+   * {@link TakesTooMuch} for one that does.
    */
   async run<T>(build: () => Promise<T>): Promise<T> {
     this.#underWay += 1;
@@ -77,6 +96,8 @@ class EsbuildService {
 
   async #retry<T>(build: () => Promise<T>, tries: number, isAlone = false): Promise<T> {
     const generation = this.#generation;
+    const begun = { cpuMs: cpuMsOf(this.#child?.pid) };
+    this.#begunAtMs.add(begun);
     try {
       return await build();
     } catch (error) {
@@ -85,12 +106,14 @@ class EsbuildService {
       // All builds of a process that ended fail: only the first of them makes room for the next one.
       if (generation === this.#generation) this.#stop();
       if (generation === this.#ended) {
-        if (isAlone) throw new TooMuchMemory();
+        if (isAlone) throw new TakesTooMuch(this.#endedFor);
         // One of those that it was at is to blame, and shows by itself which.
         return this.#alone(build);
       }
       if (tries <= 1) throw error;
       return this.#retry(build, tries - 1, isAlone);
+    } finally {
+      this.#begunAtMs.delete(begun);
     }
   }
 
@@ -110,26 +133,51 @@ class EsbuildService {
   }
 
   #look(): void {
-    const { pid } = this.#child ?? {};
-    if (pid === undefined || memoryMiB(pid) <= MAX_MEMORY_MIB) return;
+    const pid = this.#child?.pid;
+    const excess = this.#excessOf(pid);
+    if (excess === null) return;
     this.#ended = this.#generation;
+    this.#endedFor = excess;
     this.#child?.kill("SIGKILL");
     this.#child = undefined;
   }
 
+  #excessOf(pid: number | undefined): Resource | null {
+    if (memoryMiBOf(pid) > MAX_MEMORY_MIB) return "memory";
+    // Whoever is beside it is charged with it as well, and shows to be innocent when alone.
+    const cpuMs = cpuMsOf(pid);
+    const isTooLong = [...this.#begunAtMs].some((begun) => cpuMs - begun.cpuMs > MAX_CPU_MS);
+    return isTooLong ? "time" : null;
+  }
+
   #stop(): void {
     this.#generation += 1;
+    this.#child = undefined;
     void stop();
   }
 }
 
 /** What a process holds of memory; 0 where that is not told. */
-function memoryMiB(pid: number): number {
+function memoryMiBOf(pid: number | undefined): number {
+  const pages = readProcess(pid, "statm").split(" ")[1] ?? 0;
+  return (Number(pages) * PAGE) / 2 ** 20;
+}
+
+/** What a process has taken of the processor; 0 where that is not told. */
+function cpuMsOf(pid: number | undefined): number {
+  // The name of the program, which comes second, may hold anything.
+  const fields = readProcess(pid, "stat")
+    .replace(/^.*\) /s, "")
+    .split(" ");
+  return (Number(fields[11] ?? 0) + Number(fields[12] ?? 0)) * TICK_MS;
+}
+
+function readProcess(pid: number | undefined, file: "stat" | "statm"): string {
+  if (pid === undefined) return "";
   try {
-    const pages = readFileSync(`/proc/${pid}/statm`, "latin1").split(" ")[1];
-    return (Number(pages) * PAGE) / 2 ** 20;
+    return readFileSync(`/proc/${pid}/${file}`, "latin1");
   } catch {
-    return 0;
+    return "";
   }
 }
 
