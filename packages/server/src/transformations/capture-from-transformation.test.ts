@@ -6,7 +6,7 @@ const timeOf = (timestamp: string | null) => {
   const made = captureFrom(
     { projectId: 1, configId: 2, name: "Imports" },
     { event: "row", distinctId: "ann", properties: {}, timestamp },
-    { hops: 0, uuid: "0190c0de-0000-7000-8000-000000000001", index: 0, at },
+    { hops: 0, uuid: "0190c0de-0000-7000-8000-000000000001", index: 0, isBounded: true, at },
   );
   if ("refusal" in made) throw new Error(made.refusal);
   return made.timestamp.toISOString();

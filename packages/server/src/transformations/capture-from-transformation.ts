@@ -20,6 +20,8 @@ export interface CaptureSource {
   readonly uuid: string;
   /** Calls before this one, for the same source. */
   readonly index: number;
+  /** Whether too many are refused here: those of events under way were, when they were asked for. */
+  readonly isBounded: boolean;
   readonly at: Date;
 }
 
@@ -34,7 +36,7 @@ export function captureFrom(
   source: CaptureSource,
 ): CapturedEvent | { readonly refusal: "too-deep" | "too-many" | "no-name" } {
   if (source.hops >= MAX_HOPS) return { refusal: "too-deep" };
-  if (source.index >= MAX_CAPTURES) return { refusal: "too-many" };
+  if (source.isBounded && source.index >= MAX_CAPTURES) return { refusal: "too-many" };
   if (event.trim() === "") return { refusal: "no-name" };
   const moment = timestamp === null ? null : readTime(timestamp);
   return {

@@ -170,25 +170,21 @@ export function createInstanceHosts({
     return true;
   }
 
-  /**
-   * The event that what is captured belongs to: the one that its stage works on; where that is only
-   * likely, it is not to crowd out what is the event's own.
-   */
-  function captorOf(stage: Stage, { event, isLikely }: SandboxCause): EventUnderWay | undefined {
-    if (!(event instanceof EventUnderWay) || event.stage !== stage) return undefined;
-    return isLikely && countCaptured(event, stage) >= MAX_CAPTURES ? undefined : event;
-  }
-
   async function take(stage: Stage, wanted: SandboxCapture, cause: SandboxCause): Promise<void> {
     const { event, isLikely = false } = cause;
     // Of an event that asked for a job, no more is known than how deep it is.
     const uuid = (event && !isLikely && uuidOf(event.event)) || newUuid();
-    const under = captorOf(stage, cause);
+    // While its stage works on an event, what is captured belongs to it.
+    const under = event instanceof EventUnderWay && event.stage === stage ? event : undefined;
     const source = under?.entry.event;
+    const index = under ? countCaptured(under, stage) : nextIndex(stage, uuid);
+    // Each event has ten as its own: no more of them are as deep as that, whosever they really are.
+    const hops = under && index < MAX_CAPTURES ? under.hops : depthOf(cause);
     const made = captureFrom(stage, wanted, {
-      hops: depthOf(cause),
+      hops,
       uuid: source?.uuid ?? uuid,
-      index: under ? countCaptured(under, stage) : nextIndex(stage, uuid),
+      index,
+      isBounded: under === undefined,
       at: source?.receivedAt ?? clock(),
     });
     if ("refusal" in made) {

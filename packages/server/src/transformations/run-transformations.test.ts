@@ -324,6 +324,35 @@ describe("transformations at work", () => {
     expect(run.warnings.map(({ type }) => type)).toContain("transformation_capture_too_deep");
   });
 
+  it("[TP-25] captures in turns that events wait for, and takes none for deeper since others of its batch are", async () => {
+    const project = await run.newProject();
+    await run.enable(
+      project,
+      "Turns",
+      `let turn = Promise.resolve();
+      export function processEvent(event, { storage }) {
+        if (event.event === "echo") return event;
+        const mine = turn.then(async () => {
+          await storage.get("anything");
+          posthog.capture("echo", {});
+          return event;
+        });
+        turn = mine;
+        return mine;
+      }`,
+    );
+    const echo = eventOf(project, "echo", { $transformation_hops: 3 });
+    const waiting = Array.from({ length: 15 }, (_, n) => ({
+      ...eventOf(project, "a"),
+      distinctId: `person ${n}`,
+    }));
+    await pass([echo, ...waiting]);
+    await run.settle();
+    const stored = await run.stored(project);
+    const depths = stored.map(({ properties }) => properties.$transformation_hops);
+    expect(depths.filter((depth) => depth === 1)).toHaveLength(15);
+  });
+
   it("[TP-26] takes out of work what exceeds its limits again and again, and loses no event", async () => {
     const [project, other] = [await run.newProject(), await run.newProject()];
     const { id } = await run.enable(

@@ -34,6 +34,30 @@ describe("what events ask for", () => {
     ]);
   });
 
+  it("[TS-26] is captured for all that wait, whichever of them goes on for the others", async () => {
+    const record = recordHost();
+    const instance = await startSource(
+      sandbox,
+      `const waiting = [];
+      function processEvent(event) {
+        return new Promise((resolve) => {
+          waiting.push([event, resolve]);
+          if (waiting.length < 25) return;
+          for (const [one, goOn] of waiting) {
+            posthog.capture("made", { for: one.uuid });
+            goOn(one);
+          }
+        });
+      }`,
+      { host: record.host },
+    );
+    const outcomes = await instance.transform(sampleEvents(25));
+    await instance.stop();
+    expect(outcomes.every(({ kind }) => kind === "keep")).toBe(true);
+    expect(record.captured).toHaveLength(25);
+    expect(record.lines).toEqual([]);
+  });
+
   it("[TS-26] is bounded for each, and what is left out is told though nobody waits for it", async () => {
     const record = recordHost();
     const instance = await startSource(

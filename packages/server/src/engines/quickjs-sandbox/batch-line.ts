@@ -317,6 +317,11 @@ export class BatchLine {
     return event === undefined ? null : { id: batch.id, event };
   }
 
+  /** Whether several events wait. */
+  get isShared(): boolean {
+    return (this.#batch?.waiting.size ?? 0) > 1;
+  }
+
   /** An event that waits has failed. */
   giveUp(cause: GuestCause, reason: string): void {
     const batch = this.#batch;

@@ -25,7 +25,7 @@ export interface OpenQuestionsOwner {
   readonly machine: MeteredMachine;
   /** Whether what asked for something has not ended. */
   isUnderWay(cause: GuestCause): boolean;
-  readonly batches: Pick<BatchLine, "latest" | "oldestWaiting">;
+  readonly batches: Pick<BatchLine, "latest" | "oldestWaiting" | "isShared">;
   /** There may be something to do. */
   wake(): void;
 }
@@ -81,14 +81,17 @@ export class OpenQuestions {
     const { length } = text;
     const task = machine.current;
     const cause = task.cause ?? (OF_EVENTS.has(op) ? batches.oldestWaiting : null);
-    const asker = task.cause !== null ? task : (task.origin ?? batches.latest ?? task);
+    const begun = task.cause !== null ? task : (task.origin ?? batches.latest ?? task);
+    // Where several events wait, code that follows from another's may run as the work of any of them.
+    const isCertain = task.cause !== null && (task.cause.event === null || !batches.isShared);
+    const asker = op === "capture" && !isCertain ? (batches.latest ?? begun) : begun;
     const refusal = this.#bounds.begin({ asker, length }, op);
     if (refusal !== undefined) throw new Error(refusal);
     this.#askCount += 1;
     const ask = this.#askCount;
     this.#asks.set(ask, { guestNumber, task, asker, length });
     if (op !== "fetch") {
-      const origin = task.cause === null ? asker.cause : null;
+      const origin = isCertain ? null : begun.cause;
       platform.send({ kind: "ask", instance: key, ask, op, argument, cause, origin }, length);
       return;
     }
