@@ -1,21 +1,16 @@
 import type { Json, JsonObject } from "@hedgerow/core/json";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type CatalogueEntry, readCatalogue } from "./catalogue.ts";
-import { type Sent, sourceRunner } from "./run-source.setup.ts";
+import { catalogueRunner, type Sent } from "./run-source.setup.ts";
 
 // What the transformations of the catalogue make of odd events and odd settings.
 
-let runner: Awaited<ReturnType<typeof sourceRunner>>;
-let catalogue: readonly CatalogueEntry[] = [];
+let catalogue: Awaited<ReturnType<typeof catalogueRunner>>;
 beforeAll(async () => {
-  [catalogue, runner] = await Promise.all([readCatalogue(), sourceRunner()]);
+  catalogue = await catalogueRunner();
 });
-afterAll(() => runner.close());
+afterAll(() => catalogue.close());
 
-async function run(name: string, settings: JsonObject, ...sent: readonly Sent[]) {
-  const entry = catalogue.find((one) => one.name === name);
-  return runner.run(entry?.files ?? {}, settings, sent);
-}
+const run: typeof catalogue.run = (...given) => catalogue.run(...given);
 
 /** What becomes of the properties of some events; `null` for a dropped one. */
 async function after(name: string, settings: JsonObject, ...given: readonly JsonObject[]) {

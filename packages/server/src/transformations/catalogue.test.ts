@@ -5,28 +5,23 @@ import { fileURLToPath } from "node:url";
 import type { JsonObject } from "@hedgerow/core/json";
 import { v7 } from "uuid";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type CatalogueEntry, readCatalogue } from "./catalogue.ts";
-import { type Sent, sourceRunner } from "./run-source.setup.ts";
+import { catalogueRunner, type Sent } from "./run-source.setup.ts";
 import type { SandboxEvent } from "./sandbox.ts";
 
-let runner: Awaited<ReturnType<typeof sourceRunner>>;
-let catalogue: readonly CatalogueEntry[] = [];
+let catalogue: Awaited<ReturnType<typeof catalogueRunner>>;
 beforeAll(async () => {
-  [catalogue, runner] = await Promise.all([readCatalogue(), sourceRunner()]);
+  catalogue = await catalogueRunner();
 });
-afterAll(() => runner.close());
+afterAll(() => catalogue.close());
 
-async function run(name: string, settings: JsonObject, ...sent: readonly Sent[]) {
-  const entry = catalogue.find((one) => one.name === name);
-  return runner.run(entry?.files ?? {}, settings, sent);
-}
+const run: typeof catalogue.run = (...given) => catalogue.run(...given);
 
 const properties = (event: SandboxEvent | null | undefined) => event?.properties as JsonObject;
 
 describe("the catalogue", () => {
   it("[TP-30] holds at least twelve transformations, each with its manifest and a page about it", () => {
-    expect(catalogue.length).toBeGreaterThanOrEqual(12);
-    for (const { files } of catalogue) {
+    expect(catalogue.entries.length).toBeGreaterThanOrEqual(12);
+    for (const { files } of catalogue.entries) {
       expect(Object.keys(files)).toEqual(
         expect.arrayContaining(["README.md", "index.ts", "plugin.json"]),
       );
@@ -313,7 +308,7 @@ describe("plugins that others published", () => {
         .filter((name) => ["index.ts", "plugin.json", "package.json"].includes(name))
         .map((name) => [name, readFileSync(join(folder, name), "utf8")]),
     );
-    const [found, nowhere] = await runner.run(files, {}, [
+    const [found, nowhere] = await catalogue.runSource(files, {}, [
       { properties: { $ip: "81.2.69.142" } },
       {},
     ]);

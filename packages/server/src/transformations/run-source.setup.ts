@@ -4,6 +4,7 @@ import { pluginEventOf } from "@hedgerow/core/transformations/plugin-event";
 import { v7 } from "uuid";
 import { openGeoIp } from "../engines/mmdb-geoip/mmdb-geoip.ts";
 import { QuickJsSandbox } from "../engines/quickjs-sandbox/quickjs-sandbox.ts";
+import { readCatalogue } from "./catalogue.ts";
 import { DEFAULT_LIMITS, type SandboxEvent, type SourceFiles } from "./sandbox.ts";
 
 /** An event as somebody sends it; what is not given is that of any page view. */
@@ -63,5 +64,19 @@ export async function sourceRunner() {
       });
     },
     close: () => sandbox.close(),
+  };
+}
+
+/** Runs the transformations of the catalogue by name, and sources likewise. */
+export async function catalogueRunner() {
+  const [entries, runner] = await Promise.all([readCatalogue(), sourceRunner()]);
+  return {
+    entries,
+    runSource: runner.run,
+    run(name: string, settings: JsonObject, ...sent: readonly Sent[]) {
+      const files = entries.find((entry) => entry.name === name)?.files ?? {};
+      return runner.run(files, settings, sent);
+    },
+    close: runner.close,
   };
 }

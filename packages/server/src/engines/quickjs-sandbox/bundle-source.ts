@@ -10,6 +10,7 @@ import {
 import { esbuildService, TakesTooMuch } from "./esbuild-service.ts";
 import { findEntry, loaderOf, plainPath } from "./find-entry.ts";
 import { CONSTANT_HOLDER, deferFailures, isLateFailure } from "./late-failures.ts";
+import { METHOD_NAMES } from "./method-names.ts";
 import { ImportResolver } from "./resolve-import.ts";
 import { restoreNames } from "./restored-names.ts";
 import { SOURCES, SourcePlaces } from "./source-places.ts";
@@ -25,21 +26,7 @@ export type Bundle =
   | { readonly kind: "refused"; readonly problems: readonly SourceProblem[] };
 
 /** Names that a source may define for the sandbox, exported or not. */
-const MEANINGFUL_NAMES = [
-  "setupPlugin",
-  "teardownPlugin",
-  "getSettings",
-  "processEvent",
-  "processEventBatch",
-  "onEvent",
-  "exportEvents",
-  "composeWebhook",
-  "runEveryMinute",
-  "runEveryHour",
-  "runEveryDay",
-  "jobs",
-  "metrics",
-] as const;
+const MEANINGFUL_NAMES = [...METHOD_NAMES, "jobs", "metrics"];
 
 /** Modules that the sandbox has for everybody; what they hold is made inside of it. */
 const GUEST_MODULES: ReadonlySet<string> = new Set([

@@ -50,7 +50,7 @@ it.runIf(process.platform === "linux").each([
     `const a = ${"b ? (c) : d => (".repeat(arrows)}e${")".repeat(arrows)}${" : f".repeat(arrows)}`,
   ],
 ])(
-  "[TS-7] gives up the one that takes more %s than it may, and answers those beside it",
+  "[TS-7] gives up the one that takes more %s than it may, and answers those beside it (on Linux, which tells what a process takes)",
   async (resource, greedy) => {
     const outcomes = await Promise.allSettled([buildOne(1), buildText(greedy), buildOne(2)]);
     expect(outcomes).toMatchObject([

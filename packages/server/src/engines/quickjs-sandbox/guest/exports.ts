@@ -1,3 +1,4 @@
+import { METHOD_NAMES } from "../method-names.ts";
 import { describeThrown } from "./errors.ts";
 import {
   type AnyFunction,
@@ -12,20 +13,6 @@ import {
 import { requireGuest } from "./require.ts";
 import { traceOf } from "./stacks.ts";
 import { write } from "./write.ts";
-
-const NAMES = [
-  "setupPlugin",
-  "teardownPlugin",
-  "getSettings",
-  "processEvent",
-  "processEventBatch",
-  "onEvent",
-  "exportEvents",
-  "composeWebhook",
-  "runEveryMinute",
-  "runEveryHour",
-  "runEveryDay",
-];
 
 /** Where what the code offers may be found; the first that has it counts. */
 let found: Exports[] = [];
@@ -145,8 +132,8 @@ function isContainer(value: unknown): boolean {
 function madeBy(value: unknown): Exports {
   // The bundler numbers names that are there already.
   const { name } = value as { name: string };
-  for (let at = 0; at < NAMES.length; at += 1) {
-    const known = NAMES[at] as string;
+  for (let at = 0; at < METHOD_NAMES.length; at += 1) {
+    const known = METHOD_NAMES[at] as string;
     if (name === known || isNumbered(name, known)) return { [known]: value };
   }
   return {};
@@ -195,8 +182,8 @@ export function ownMembers(name: string): Exports {
 /** What the transformation offers, as text. */
 export function describe(): string {
   const methods = newList<string>();
-  for (let at = 0; at < NAMES.length; at += 1) {
-    const name = NAMES[at] as string;
+  for (let at = 0; at < METHOD_NAMES.length; at += 1) {
+    const name = METHOD_NAMES[at] as string;
     if (placeOf(name) !== undefined) methods[methods.length] = name;
   }
   const jobs = newList<string>();
