@@ -41,6 +41,29 @@ export async function openPostgres(url: string, schema = "public"): Promise<SqlD
     flush: async () => {},
     close: () => kysely.destroy(),
   };
-  await migrate(database, schema);
+  await besideOthers(() => migrate(database, schema));
   return database;
+}
+
+/** Undefined schemas, tables and columns. */
+const GONE = new Set(["3F000", "42P01", "42703"]);
+const MAX_TRIES = 10;
+
+/**
+ * The migrator looks at the tables of all schemas, and is refused when another program drops one of
+ * its own just then: that says nothing about ours. What is refused ten times is ours.
+ */
+async function besideOthers(work: () => Promise<void>): Promise<void> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await work();
+    } catch (error) {
+      if (tries === MAX_TRIES || !isGone(error)) throw error;
+    }
+  }
+}
+
+function isGone(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  return ("code" in error && GONE.has(String(error.code))) || isGone(error.cause);
 }

@@ -41,7 +41,7 @@ async function openTemporaryPostgres(url: string): Promise<SqlDatabase> {
   const admin = new pg.Client({ connectionString: url });
   await admin.connect();
   await admin.query(`create schema ${schema}`);
-  const database = await openBesideOthers(() => openPostgres(url, schema));
+  const database = await openPostgres(url, schema);
   return {
     ...database,
     close: async () => {
@@ -50,25 +50,4 @@ async function openTemporaryPostgres(url: string): Promise<SqlDatabase> {
       await admin.end();
     },
   };
-}
-
-/**
- * Migrations look at the tables of all schemas, and fail when another suite drops its own just then:
- * that says nothing about this one.
- */
-async function openBesideOthers<Opened>(open: () => Promise<Opened>): Promise<Opened> {
-  for (;;) {
-    try {
-      return await open();
-    } catch (error) {
-      if (!isSchemaGone(error)) throw error;
-    }
-  }
-}
-
-const NO_SUCH_SCHEMA = "3F000";
-
-function isSchemaGone(error: unknown): boolean {
-  if (!(error instanceof Error)) return false;
-  return ("code" in error && error.code === NO_SUCH_SCHEMA) || isSchemaGone(error.cause);
 }
