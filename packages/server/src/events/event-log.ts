@@ -142,6 +142,12 @@ export interface LogLanes {
    */
   effects(after: number): readonly PassedEffects[];
 
+  /**
+   * Whether those that are kept take more than half of the room that there is for them: what can wait
+   * elsewhere should.
+   */
+  areEffectsMany(): boolean;
+
   /** Effects up to a position are where they belong: they are given no more, and forgotten soon. */
   forgetEffects(upTo: number): void;
 

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { JsonObject } from "@hedgerow/core/json";
 import { openDuckDbEvents } from "../engines/duckdb-events/duckdb-events.ts";
-import { openEmbeddedLog } from "../engines/embedded-log/embedded-log.ts";
+import { type EmbeddedLogOptions, openEmbeddedLog } from "../engines/embedded-log/embedded-log.ts";
 import { createPersonStore } from "../engines/sql/person-store.ts";
 import { projectsAndUsers } from "../engines/sql/projects-and-users.setup.ts";
 import { openSqlite } from "../engines/sql/sqlite.ts";
@@ -32,7 +32,10 @@ export const NOWHERE = { lookup: (): JsonObject => ({}) };
  * opened by whatever needs them first, and stay open until `closeStores`: after that, the next to
  * open them finds what was stored.
  */
-export function temporaryPipeline(folder = mkdtempSync(join(tmpdir(), "hedgerow-pipeline-"))) {
+export function temporaryPipeline(
+  folder = mkdtempSync(join(tmpdir(), "hedgerow-pipeline-")),
+  logOptions: Pick<EmbeddedLogOptions, "maxEffectChars"> = {},
+) {
   let opened: ReturnType<typeof openAll> | undefined;
   let worker: Worker | undefined;
   let lanes: Lanes | undefined;
@@ -48,6 +51,7 @@ export function temporaryPipeline(folder = mkdtempSync(join(tmpdir(), "hedgerow-
     });
     const events = await openDuckDbEvents(join(folder, "events.duckdb"));
     const log = await openEmbeddedLog(join(folder, "log.sqlite"), {
+      ...logOptions,
       after: Math.max(
         await persons.position(),
         await events.position(),

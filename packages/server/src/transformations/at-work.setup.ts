@@ -92,8 +92,10 @@ export async function transformationsPipeline(
     },
     disableFailing: configs.disableFailing,
     observer: {
-      counted: (outcome) => {
-        observed[outcome]++;
+      counted: ({ eventsOut, dropped, failed }) => {
+        observed.out += eventsOut;
+        observed.dropped += dropped;
+        observed.failed += failed;
       },
       disabled: () => {
         observed.disabled++;
@@ -228,6 +230,13 @@ export async function transformationsPipeline(
         sum.failed += counts.failed;
       }
       return sum;
+    },
+
+    /** How many events of a config it is known of how long they took. */
+    async timed(projectId: number, configId: number) {
+      await work.flush();
+      const hours = await records.hours({ projectId, configId });
+      return hours.flatMap(({ durations }) => Object.values(durations)).reduce((a, b) => a + b, 0);
     },
 
     /** Stops all that runs; the pipeline can be taken up again. */

@@ -19,10 +19,11 @@ export function countTransformations(registry: Registry): AtWorkDeps["observer"]
     registers,
   });
   return {
-    counted(outcome) {
-      events.inc({ direction: "in" });
-      events.inc({ direction: outcome === "dropped" ? "dropped" : "out" });
-      if (outcome === "failed") events.inc({ direction: "failed" });
+    counted({ eventsIn, eventsOut, dropped, failed }) {
+      events.inc({ direction: "in" }, eventsIn);
+      events.inc({ direction: "out" }, eventsOut);
+      events.inc({ direction: "dropped" }, dropped);
+      events.inc({ direction: "failed" }, failed);
     },
     disabled: () => disabled.inc(),
   };

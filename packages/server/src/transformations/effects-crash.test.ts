@@ -30,6 +30,13 @@ const NUMBERS = `export const jobs = { later() {} };
     return mine;
   }`;
 
+/** Fails with every seventh numbered event. */
+const FAILS = `export function processEvent(event) {
+    if (event.properties.n % 7 === 0) throw new Error("it is the seventh");
+    return event;
+  }`;
+const LAST = "export function processEvent(event) { return event }";
+
 /** Answers how many events were acknowledged. */
 async function captureUntilKilled(
   folder: string,
@@ -48,7 +55,9 @@ async function expectExactlyTogether(deaths: readonly Death[]): Promise<void> {
   const { folder } = first;
   const before = await transformationsPipeline({ pipeline: first });
   const projectId = await before.newProject();
-  const config = await before.enable(projectId, "Numbers", NUMBERS);
+  const config = await before.enable(projectId, "Numbers", NUMBERS, { order: 1 });
+  const fails = await before.enable(projectId, "Fails", FAILS, { order: 2 });
+  const last = await before.enable(projectId, "Last", LAST, { order: 3 });
   await before.stop();
   await first.closeStores();
 
@@ -90,13 +99,28 @@ async function expectExactlyTogether(deaths: readonly Death[]): Promise<void> {
   }
   expect(stored).toBe(numbers.filter((n) => n % 13 !== 0).length);
   expect(captured.map(Number).toSorted((a, b) => a - b)).toEqual(numbers);
+  // Each event counts once in each that it was given to, and so does how long it took.
+  const passed = 2 * numbers.length;
+  const dropped = numbers.length - stored;
+  const failed = numbers.filter((n) => n % 13 !== 0 && n % 7 === 0).length;
+  const left = passed - dropped;
+  const countsOf = async ({ id }: { id: number }) => ({
+    ...(await run.counts(projectId, id)),
+    durations: await run.timed(projectId, id),
+  });
+  expect(await countsOf(config)).toEqual({
+    ...{ eventsIn: passed, eventsOut: left, dropped, failed: 0, durations: passed },
+  });
+  const onTheirWay = { eventsIn: left, eventsOut: left, dropped: 0, durations: left };
+  expect(await countsOf(fails)).toEqual({ ...onTheirWay, failed });
+  expect(await countsOf(last)).toEqual({ ...onTheirWay, failed: 0 });
   expect(run.faults).toEqual([]);
   await run.close();
 }
 
 describe("a process killed while transformations store and ask for jobs", () => {
   it(
-    "[TP-66] has stored and asked for exactly what the events have that left their lane, at random moments",
+    "[TP-54] [TP-66] has stored, asked for and counted exactly what the events have that left their lane, at random moments",
     () =>
       expectExactlyTogether(
         Array.from({ length: ROUNDS }, () => ({ afterMs: 20 + Math.random() * 1_000 })),
@@ -105,7 +129,7 @@ describe("a process killed while transformations store and ask for jobs", () => 
   );
 
   it(
-    "[TP-66] has so when nobody heard of a commit, in the log or in the store",
+    "[TP-54] [TP-66] has so when nobody heard of a commit, in the log or in the store",
     () =>
       expectExactlyTogether([
         ["pass", 2],

@@ -1,7 +1,9 @@
 import { encodeJson, parseExactJson } from "@hedgerow/core/exact-json";
+import type { DurationCounts } from "@hedgerow/core/transformations/durations";
 import type { LogLanes } from "../events/event-log.ts";
 import { StoreUnavailable } from "../platform/store-unavailable.ts";
 import type {
+  HourTally,
   NewJob,
   StorageUsage,
   StoredValue,
@@ -22,9 +24,31 @@ export function asked({ runAt, ...job }: NewJob): string {
   return encodeJson({ kind: "asked", ...job, runAt: runAt.getTime() });
 }
 
+/** What the events that pass with the line have come to, in short: most lines are of few events. */
+export function counted({ projectId, configId, hour, counts, durations }: HourTally): string {
+  const { eventsIn, dropped, failed } = counts;
+  const numbers = [configId, hour.getTime(), eventsIn, dropped, failed] as const;
+  return encodeJson({ kind: "counted", projectId, numbers, durations });
+}
+
+function tallyOf({ projectId, numbers, durations }: CountedLine): HourTally {
+  const [configId, hourMs, eventsIn, dropped, failed] = numbers;
+  const counts = { eventsIn, eventsOut: eventsIn - dropped, dropped, failed };
+  return { projectId, configId, hour: new Date(hourMs), counts, durations, ownMetrics: {} };
+}
+
+interface CountedLine {
+  readonly kind: "counted";
+  readonly projectId: number;
+  /** Config, hour, and how many came in, were dropped and failed. */
+  readonly numbers: readonly [number, number, number, number, number];
+  readonly durations: DurationCounts;
+}
+
 type Line =
   | ({ readonly kind: "stored" } & OrderedValue)
-  | ({ readonly kind: "asked"; readonly runAt: number } & Omit<NewJob, "runAt">);
+  | ({ readonly kind: "asked"; readonly runAt: number } & Omit<NewJob, "runAt">)
+  | CountedLine;
 
 /** What came from the log to where it belongs. */
 export interface HandedOver {
@@ -38,7 +62,7 @@ export interface HandedOver {
 const LINES_AT_ONCE = 1_000;
 
 /**
- * Hands over the next of what events that passed have stored and asked for, each once: the store
+ * Hands over the next of what events that passed have stored, asked for and come to, each once: the store
  * keeps the log's position in the same transaction. One call at a time. Rejects where the store fails;
  * all of it is still in the log then.
  */
@@ -66,6 +90,7 @@ export function createHandOver({
   function decode(lines: readonly string[]) {
     const values: OrderedValue[] = [];
     const jobs: NewJob[] = [];
+    const tallies: HourTally[] = [];
     for (const text of lines) {
       const line = read(text);
       if (line?.kind === "stored") {
@@ -74,9 +99,11 @@ export function createHandOver({
       } else if (line?.kind === "asked") {
         const { kind: _, ...job } = line;
         jobs.push({ ...job, runAt: new Date(job.runAt) });
+      } else if (line?.kind === "counted") {
+        tallies.push(tallyOf(line));
       }
     }
-    return { values, jobs };
+    return { values, jobs, tallies };
   }
 
   function read(line: string): Line | undefined {
@@ -84,7 +111,7 @@ export function createHandOver({
       // This module wrote it; damage is the only other thing it can be.
       return parseExactJson(line) as unknown as Line;
     } catch (error) {
-      reportFault(error, "what a transformation stored cannot be read from the log");
+      reportFault(error, "an effect of events cannot be read from the log");
       return undefined;
     }
   }
@@ -105,12 +132,13 @@ export function createHandOver({
    * Something among them may be what the store never takes: it must not hold up the rest for ever. Here
    * alone some may be taken twice, where the process dies in between.
    */
-  async function takeOneByOne({ after, upTo }: Range, { values, jobs }: Some, fault: unknown) {
+  async function takeOneByOne({ after, upTo }: Range, some: Some, fault: unknown) {
     const stay = { after, upTo: after };
-    const nothing = { values: [], jobs: [] };
+    const nothing: Some = { values: [], jobs: [], tallies: [] };
     const lines = [
-      ...values.map((value): Some => ({ values: [value], jobs: [] })),
-      ...jobs.map((job): Some => ({ values: [], jobs: [job] })),
+      ...some.values.map((value): Some => ({ ...nothing, values: [value] })),
+      ...some.jobs.map((job): Some => ({ ...nothing, jobs: [job] })),
+      ...some.tallies.map((tally): Some => ({ ...nothing, tallies: [tally] })),
     ];
     // Whether it is the store that fails.
     if ((await effects.take(stay, nothing)) === "moved") return "moved";
@@ -124,7 +152,7 @@ export function createHandOver({
       } catch (error) {
         // Not its fault where nothing else is taken either.
         await effects.take(stay, nothing);
-        reportFault(error, "what a transformation stored or asked for cannot be kept, and is lost");
+        reportFault(error, "an effect of events cannot be kept, and is lost");
       }
     }
     const last = await effects.take({ after, upTo }, nothing);
@@ -144,7 +172,8 @@ export function createHandOver({
     const portions = some.map(({ position, lines }) => ({ position, ...decode(lines) }));
     const values = portions.flatMap((one) => one.values);
     const jobs = portions.flatMap((one) => one.jobs);
-    const taken = await takeAll({ after, upTo }, { values, jobs });
+    const tallies = portions.flatMap((one) => one.tallies);
+    const taken = await takeAll({ after, upTo }, { values, jobs, tallies });
     if (taken !== "moved") {
       moveTo(upTo);
       for (const job of taken.refused) onRefused(job);

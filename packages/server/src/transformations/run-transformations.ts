@@ -4,8 +4,9 @@ import type { LoggedEvent } from "@hedgerow/core/events/event";
 import type { Step, StepOccasion, StepOutcome } from "../events/steps/step.ts";
 import { withResolvers } from "../platform/with-resolvers.ts";
 import type { Chains } from "./chains.ts";
-import { type Count, createLaneMemory, EventUnderWay, type LaneMemory } from "./event-under-way.ts";
+import { createLaneMemory, EventUnderWay, type LaneMemory } from "./event-under-way.ts";
 import type { Neighbours } from "./neighbours.ts";
+import type { PassedCounts } from "./passed-counts.ts";
 import type { TextOutcome } from "./sandbox.ts";
 import { isFailure, type Stage } from "./stage.ts";
 import { createStageLine, type StageLine } from "./stage-line.ts";
@@ -13,7 +14,9 @@ import type { TransformationJournal } from "./transformation-journal.ts";
 
 export interface RunTransformationsDeps {
   readonly chains: Pick<Chains, "get">;
-  readonly journal: TransformationJournal;
+  readonly journal: Pick<TransformationJournal, "log">;
+  /** What counts the events of a run. */
+  readonly beginCounts: () => PassedCounts;
   /** Takes a stage out of work, with the reason. */
   readonly disable: (stage: Stage, reason: string) => void;
   /** What events have stored and asked for, as lines: it is on its way to the log with them. */
@@ -209,14 +212,11 @@ async function passAll(
     return known;
   });
   let passed: readonly EventUnderWay[] = [];
-  whenPassing?.(() => deps.seal(passed));
+  const counts = deps.beginCounts();
+  whenPassing?.(() => [...deps.seal(passed), ...counts.seal(passed)]);
   whenDurable(() => {
     deps.release(passed);
-    for (const { counts } of passed) {
-      for (let one: Count | undefined = counts; one; one = one.before) {
-        deps.journal.count(one.stage, one.kind, one.cpuMs);
-      }
-    }
+    counts.release(passed);
   });
   whenUndone?.(() => {
     deps.undo([...all, ...halfway.values()]);

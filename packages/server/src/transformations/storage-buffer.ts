@@ -117,7 +117,7 @@ export function createStorageBuffer({
         isAll = handed.isAll;
       }
     } catch (error) {
-      reportFault(error, "what events store could not be handed over, and is tried again");
+      reportFault(error, "effects of events could not be handed over, and are tried again");
     }
   }
 

@@ -1,25 +1,19 @@
-import { bucketOf } from "@hedgerow/core/transformations/durations";
 import type { LogLevel } from "./sandbox.ts";
 import type { Stage } from "./stage.ts";
 import {
   type HourTally,
-  joinOwnMetrics,
+  joinTallies,
   type OwnMetric,
   type TransformationLogEntry,
   type TransformationRecords,
 } from "./transformation-records.ts";
 
-/** What one event, or another call, came to in one stage. */
-export type CountedOutcome = "out" | "dropped" | "failed";
-
-/** Told of everything that is counted; for the operator's counters. */
-export interface JournalObserver {
-  counted(outcome: CountedOutcome): void;
-}
-
-/** Counts and lines of transformations, gathered in memory and written now and then. */
+/**
+ * What transformations count themselves, and lines about them, gathered in memory and written now and
+ * then. What events come to is counted elsewhere; it comes here where it cannot go to the log.
+ */
 export interface TransformationJournal {
-  count(stage: Stage, outcome: CountedOutcome, cpuMs: number): void;
+  add(tally: HourTally): void;
   countOwn(stage: Stage, name: string, metric: OwnMetric): void;
   /** A line of the service itself, or of the transformation. */
   log(stage: Stage, line: JournalLine): void;
@@ -39,44 +33,29 @@ const MAX_OWN_METRICS = 50;
 /** Lines of one config between two writings. */
 const MAX_LINES = 500;
 
-interface Tally {
-  readonly stage: Stage;
-  readonly hourMs: number;
-  eventsIn: number;
-  eventsOut: number;
-  dropped: number;
-  failed: number;
-  readonly durations: Record<string, number>;
-  readonly ownMetrics: Map<string, OwnMetric>;
-}
-
 export function createTransformationJournal({
   records,
   clock,
   newUuid,
-  observer,
   reportFault,
 }: {
   records: Pick<TransformationRecords, "addTallies" | "addLogs">;
   clock: () => Date;
   newUuid: () => string;
-  observer: JournalObserver;
   reportFault: (error: unknown, context: string) => void;
 }): TransformationJournal {
   const instanceId = newUuid();
-  let tallies = new Map<string, Tally>();
+  /** By config and hour. */
+  let tallies = new Map<string, HourTally>();
   let lines = new Map<number, { readonly entries: TransformationLogEntry[]; left: number }>();
 
-  function tallyOf(stage: Stage): Tally {
-    const hourMs = Math.floor(clock().getTime() / HOUR_MS) * HOUR_MS;
-    const key = `${stage.configId} ${hourMs}`;
-    let tally = tallies.get(key);
-    if (!tally) {
-      const counts = { eventsIn: 0, eventsOut: 0, dropped: 0, failed: 0 };
-      tally = { stage, hourMs, ...counts, durations: {}, ownMetrics: new Map() };
-      tallies.set(key, tally);
-    }
-    return tally;
+  const keyOf = ({ configId, hour }: Pick<HourTally, "configId" | "hour">) =>
+    `${configId} ${hour.getTime()}`;
+
+  function add(tally: HourTally): void {
+    const key = keyOf(tally);
+    const before = tallies.get(key);
+    tallies.set(key, before ? joinTallies(before, tally) : tally);
   }
 
   async function writeTallies(): Promise<void> {
@@ -84,10 +63,12 @@ export function createTransformationJournal({
     if (due.size === 0) return;
     tallies = new Map();
     try {
-      await records.addTallies([...due.values()].map(hourTallyOf));
+      await records.addTallies([...due.values()]);
     } catch (error) {
       reportFault(error, "counts of transformations could not be written");
-      for (const [key, tally] of due) tallies.set(key, join(tally, tallies.get(key)));
+      const later = tallies;
+      tallies = due;
+      for (const tally of later.values()) add(tally);
     }
   }
 
@@ -117,22 +98,16 @@ export function createTransformationJournal({
   }
 
   return {
-    count(stage, outcome, cpuMs) {
-      const tally = tallyOf(stage);
-      tally.eventsIn++;
-      if (outcome === "dropped") tally.dropped++;
-      else tally.eventsOut++;
-      if (outcome === "failed") tally.failed++;
-      const bucket = bucketOf(cpuMs);
-      tally.durations[bucket] = (tally.durations[bucket] ?? 0) + 1;
-      observer.counted(outcome);
-    },
+    add,
 
-    countOwn(stage, name, metric) {
-      const { ownMetrics } = tallyOf(stage);
-      const before = ownMetrics.get(name);
-      if (!before && ownMetrics.size >= MAX_OWN_METRICS) return;
-      ownMetrics.set(name, before ? joinOwnMetrics(before, metric) : metric);
+    countOwn({ projectId, configId }, name, metric) {
+      const hour = new Date(Math.floor(clock().getTime() / HOUR_MS) * HOUR_MS);
+      const known = tallies.get(keyOf({ configId, hour }));
+      const names = Object.keys(known?.ownMetrics ?? {});
+      if (names.length >= MAX_OWN_METRICS && !names.includes(name)) return;
+      const counts = { eventsIn: 0, eventsOut: 0, dropped: 0, failed: 0 };
+      const ownMetrics = { [name]: metric };
+      add({ projectId, configId, hour, counts, durations: {}, ownMetrics });
     },
 
     log(stage, { source, level, message, at = clock() }) {
@@ -155,36 +130,5 @@ export function createTransformationJournal({
       await writeTallies();
       await writeLines();
     },
-  };
-}
-
-function hourTallyOf(tally: Tally): HourTally {
-  const { stage, hourMs, durations, ownMetrics, ...counts } = tally;
-  const { eventsIn, eventsOut, dropped, failed } = counts;
-  return {
-    projectId: stage.projectId,
-    configId: stage.configId,
-    hour: new Date(hourMs),
-    counts: { eventsIn, eventsOut, dropped, failed },
-    durations,
-    ownMetrics: Object.fromEntries(ownMetrics),
-  };
-}
-
-function join(one: Tally, other: Tally | undefined): Tally {
-  if (!other) return one;
-  for (const [bucket, count] of Object.entries(other.durations)) {
-    one.durations[bucket] = (one.durations[bucket] ?? 0) + count;
-  }
-  for (const [name, metric] of other.ownMetrics) {
-    const before = one.ownMetrics.get(name);
-    one.ownMetrics.set(name, before ? joinOwnMetrics(before, metric) : metric);
-  }
-  return {
-    ...one,
-    eventsIn: one.eventsIn + other.eventsIn,
-    eventsOut: one.eventsOut + other.eventsOut,
-    dropped: one.dropped + other.dropped,
-    failed: one.failed + other.failed,
   };
 }

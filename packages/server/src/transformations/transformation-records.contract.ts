@@ -30,6 +30,15 @@ export interface TransformationRecordsFixture {
 
 const at = (time: string) => new Date(`2026-03-01T${time}Z`);
 
+const tally = (config: ConfigRef, changes: Partial<HourTally> = {}): HourTally => ({
+  ...config,
+  hour: at("10:00:00"),
+  counts: { eventsIn: 10, eventsOut: 5, dropped: 5, failed: 0 },
+  durations: { "3": 10 },
+  ownMetrics: {},
+  ...changes,
+});
+
 /** What every store of records, storage and jobs keeps to. */
 export function describeTransformationRecords(open: () => Promise<TransformationRecordsFixture>) {
   let fixture: TransformationRecordsFixture;
@@ -39,15 +48,6 @@ export function describeTransformationRecords(open: () => Promise<Transformation
   afterAll(() => fixture.close());
 
   describe("counts", () => {
-    const tally = (config: ConfigRef, changes: Partial<HourTally> = {}): HourTally => ({
-      ...config,
-      hour: at("10:00:00"),
-      counts: { eventsIn: 10, eventsOut: 5, dropped: 5, failed: 0 },
-      durations: { "3": 10 },
-      ownMetrics: {},
-      ...changes,
-    });
-
     test("[TP-8] add up by config and hour", async () => {
       const { records } = fixture;
       const [one, other] = [await fixture.newConfig(), await fixture.newConfig()];
@@ -69,6 +69,24 @@ export function describeTransformationRecords(open: () => Promise<Transformation
       expect(await records.hours({ ...other, from: at("11:00:00") })).toHaveLength(1);
       expect(await records.hours({ ...other, before: at("11:00:00") })).toEqual([]);
       expect(await records.hours({ ...one, projectId: other.projectId })).toEqual([]);
+    });
+
+    test("[TP-8] add up also where several add to the same hours at once", async () => {
+      const { records, effects } = fixture;
+      const configs = [await fixture.newConfig(), await fixture.newConfig()];
+      const after = await effects.position();
+      const both = configs.map((config) => tally(config));
+      await Promise.all([
+        ...Array.from({ length: 10 }, (_, n) =>
+          records.addTallies(n % 2 === 0 ? both : both.toReversed()),
+        ),
+        effects.take({ after, upTo: after + 1 }, { values: [], jobs: [], tallies: both }),
+      ]);
+      for (const config of configs) {
+        expect(await records.hours(config)).toMatchObject([
+          { counts: { eventsIn: 110 }, durations: { "3": 110 } },
+        ]);
+      }
     });
 
     test("join numbers that transformations count themselves", async () => {
@@ -300,7 +318,7 @@ export function describeTransformationRecords(open: () => Promise<Transformation
   });
 
   describe("effects of events", () => {
-    test("[TP-66] are taken once, all together with the position up to which they reach", async () => {
+    test("[TP-54] [TP-66] are taken once, all together with the position up to which they reach", async () => {
       const { effects, storage, jobs } = fixture;
       const [config, gone] = [await fixture.newConfig(), await fixture.newConfig()];
       await fixture.removeConfig(gone);
@@ -316,6 +334,7 @@ export function describeTransformationRecords(open: () => Promise<Transformation
           { ...config, key: "given up", value: undefined },
         ],
         jobs: [job, { ...job, ...gone }, { ...job, name: "b" }],
+        tallies: [tally(config), tally(gone), tally(config)],
       };
       expect(await effects.take(span, given)).toEqual({
         usages: [{ ...config, keys: 1, chars: 2 }],
@@ -328,6 +347,7 @@ export function describeTransformationRecords(open: () => Promise<Transformation
         jobs: (await jobs.due(at("11:00:00"), 100))
           .filter(({ configId }) => configId === config.configId)
           .map(({ name, payload, hops, attempts }) => [name, payload, hops, attempts]),
+        counted: await fixture.records.hours(config),
       });
       const taken = {
         position: before + 7,
@@ -337,13 +357,19 @@ export function describeTransformationRecords(open: () => Promise<Transformation
           ["a", { a: [1] }, 1, 0],
           ["b", { a: [1] }, 1, 0],
         ],
+        counted: [
+          tally(config, {
+            counts: { eventsIn: 20, eventsOut: 10, dropped: 10, failed: 0 },
+            durations: { "3": 20 },
+          }),
+        ],
       };
       expect(await look()).toEqual(taken);
       // Whoever did not hear of it tries again.
       expect(await effects.take(span, given)).toBe("moved");
       expect(await effects.take({ after: before + 8, upTo: before + 9 }, given)).toBe("moved");
       expect(await look()).toEqual(taken);
-      const next = { values: [{ ...config, key: "n", value: 3 }], jobs: [] };
+      const next = { values: [{ ...config, key: "n", value: 3 }], jobs: [], tallies: [] };
       await effects.take({ after: before + 7, upTo: before + 8 }, next);
       expect(await look()).toEqual({ ...taken, position: before + 8, n: 3 });
       await fixture.removeConfig(config);
@@ -363,7 +389,10 @@ export function describeTransformationRecords(open: () => Promise<Transformation
       const after = await effects.position();
       const asked = ["b", "c", "d", WEBHOOK_JOB].map(job);
       const values = [{ ...config, key: "a", value: 1 }];
-      const taken = await effects.take({ after, upTo: after + 1 }, { values, jobs: asked });
+      const taken = await effects.take(
+        { after, upTo: after + 1 },
+        { values, jobs: asked, tallies: [] },
+      );
       expect(taken).toMatchObject({ refused: [{ name: "d" }] });
       expect(await jobs.add(job("e"))).toBe("full");
       const due = await jobs.due(at("11:00:00"), 1_000);
@@ -374,15 +403,17 @@ export function describeTransformationRecords(open: () => Promise<Transformation
       await fixture.removeConfig(config);
     });
 
-    test("[TP-66] are not taken at all where one of them fails", async () => {
-      const { effects, storage } = fixture;
+    test("[TP-54] [TP-66] are not taken at all where one of them fails", async () => {
+      const { effects, storage, records } = fixture;
       const config = await fixture.newConfig();
       const after = await effects.position();
       const jobs = [{ ...config, name: "a", payload: null, hops: 0, runAt: new Date(Number.NaN) }];
       const values = [{ ...config, key: "a", value: 1 }];
-      await expect(effects.take({ after, upTo: after + 1 }, { values, jobs })).rejects.toThrow();
+      const some = { values, jobs, tallies: [tally(config)] };
+      await expect(effects.take({ after, upTo: after + 1 }, some)).rejects.toThrow();
       expect(await effects.position()).toBe(after);
       expect(await storage.get(config, "a")).toBeUndefined();
+      expect(await records.hours(config)).toEqual([]);
     });
   });
 }

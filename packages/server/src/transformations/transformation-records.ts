@@ -1,5 +1,5 @@
 import type { Json } from "@hedgerow/core/json";
-import type { DurationCounts } from "@hedgerow/core/transformations/durations";
+import { addDurations, type DurationCounts } from "@hedgerow/core/transformations/durations";
 
 /** Whose record it is. */
 export interface ConfigRef {
@@ -36,6 +36,19 @@ export function joinOwnMetrics(before: OwnMetric, { kind, value }: OwnMetric): O
   }
 }
 
+/** Counts of several numbers as one. */
+export function joinAllOwnMetrics(
+  before: Readonly<Record<string, OwnMetric>>,
+  later: Readonly<Record<string, OwnMetric>>,
+): Readonly<Record<string, OwnMetric>> {
+  const all = new Map(Object.entries(before));
+  for (const [name, metric] of Object.entries(later)) {
+    const known = all.get(name);
+    all.set(name, known ? joinOwnMetrics(known, metric) : metric);
+  }
+  return Object.fromEntries(all);
+}
+
 /** What is counted of one config and hour. */
 export interface HourTally extends ConfigRef {
   /** Start of the hour, UTC. */
@@ -44,6 +57,21 @@ export interface HourTally extends ConfigRef {
   readonly durations: DurationCounts;
   /** By name; bounded in number. */
   readonly ownMetrics: Readonly<Record<string, OwnMetric>>;
+}
+
+/** Two tallies of one config and hour as one. */
+export function joinTallies(before: HourTally, later: HourTally): HourTally {
+  return {
+    ...before,
+    counts: {
+      eventsIn: before.counts.eventsIn + later.counts.eventsIn,
+      eventsOut: before.counts.eventsOut + later.counts.eventsOut,
+      dropped: before.counts.dropped + later.counts.dropped,
+      failed: before.counts.failed + later.counts.failed,
+    },
+    durations: addDurations(before.durations, later.durations),
+    ownMetrics: joinAllOwnMetrics(before.ownMetrics, later.ownMetrics),
+  };
 }
 
 export interface HourQuery extends ConfigRef {
@@ -179,11 +207,12 @@ export const EVENT_JOBS = { onEvent: "$onEvent", exportEvents: "$exportEvents" }
 /** Jobs that no source asked for. */
 export const DELIVERY_JOBS: readonly string[] = [WEBHOOK_JOB, ...Object.values(EVENT_JOBS)];
 
-/** What transformations stored and asked for while they worked on events that have passed. */
+/** What transformations stored and asked for while they worked on events that have passed, and what these came to. */
 export interface EventEffects {
   /** In order: of two values for a key the later one counts. */
   readonly values: readonly StoredValue[];
   readonly jobs: readonly NewJob[];
+  readonly tallies: readonly HourTally[];
 }
 
 /** Takes effects of events to where they belong, in the order in which the log keeps them, each once. */
@@ -193,8 +222,9 @@ export interface TransformationEffects {
   /**
    * Takes all effects between two positions, in one transaction with the second one. `moved` when the
    * first is not where it stands: nothing is taken then. Values are written as by
-   * {@link TransformationStorage.write}, jobs added as by {@link TransformationJobs.add}; `refused`: those
-   * that were too many. What is of configs that are gone is left out.
+   * {@link TransformationStorage.write}, jobs added as by {@link TransformationJobs.add}, tallies as by
+   * {@link TransformationRecords.addTallies}; `refused`: jobs that were too many. What is of configs that
+   * are gone is left out.
    */
   take(
     span: { readonly after: number; readonly upTo: number },

@@ -13,13 +13,14 @@ import { createEventDelivery } from "./deliver-events.ts";
 import { createHandOver } from "./event-effects.ts";
 import { createInstanceHosts } from "./instance-hosts.ts";
 import { createNeighbours } from "./neighbours.ts";
+import { type CountsObserver, createPassedCounts } from "./passed-counts.ts";
 import { createRunLater } from "./run-later.ts";
 import { runTransformations } from "./run-transformations.ts";
 import { DEFAULT_LIMITS, type Sandbox, type SandboxLimits } from "./sandbox.ts";
 import { isFailure, type Stage } from "./stage.ts";
 import { createStorageBuffer } from "./storage-buffer.ts";
 import type { TransformationConfigStore } from "./transformation-config-store.ts";
-import { createTransformationJournal, type JournalObserver } from "./transformation-journal.ts";
+import { createTransformationJournal } from "./transformation-journal.ts";
 import type {
   TransformationEffects,
   TransformationJobs,
@@ -58,9 +59,9 @@ export interface AtWorkDeps {
   readonly records: TransformationRecords;
   readonly storage: TransformationStorage;
   readonly jobs: TransformationJobs;
-  /** What events stored and asked for, as it comes from the log. */
+  /** What events stored, asked for and came to, as it comes from the log. */
   readonly effects: TransformationEffects;
-  readonly lanes: Pick<LogLanes, "effects" | "forgetEffects">;
+  readonly lanes: Pick<LogLanes, "effects" | "forgetEffects" | "areEffectsMany">;
   readonly places: PlaceRecords;
   readonly persons: Pick<PersonStore, "personByDistinctId">;
   /** Takes events that transformations capture outside of events; survives a crash. */
@@ -68,7 +69,7 @@ export interface AtWorkDeps {
   readonly warnings: Pick<IngestionWarnings, "note">;
   /** Takes a config out of work, with a reason for its owners; `false` where it is not at work. */
   readonly disableFailing: (projectId: number, id: number, reason: string) => Promise<boolean>;
-  readonly observer: JournalObserver & { disabled(): void };
+  readonly observer: CountsObserver & { disabled(): void };
   /** Whether webhooks may reach an address that is not public; unless given, none may. */
   readonly isAllowed?: GuardedRequestOptions["isAllowed"];
   readonly limits?: SandboxLimits;
@@ -100,7 +101,7 @@ function startMessage(reason: string): string {
 export async function startTransformations(deps: AtWorkDeps): Promise<TransformationsAtWork> {
   const { clock, newUuid, reportFault, jobs, siteUrl, warnings } = deps;
   const journal = createTransformationJournal({
-    ...{ records: deps.records, clock, newUuid, observer: deps.observer, reportFault },
+    ...{ records: deps.records, clock, newUuid, reportFault },
   });
   const handOver = createHandOver({
     ...{ log: deps.lanes, effects: deps.effects, reportFault },
@@ -235,6 +236,9 @@ export async function startTransformations(deps: AtWorkDeps): Promise<Transforma
     step: runTransformations({
       ...{ chains, journal, disable, siteUrl },
       ...{ seal: hosts.seal, release: hosts.release, undo: hosts.undo, beginAnew: hosts.beginAnew },
+      beginCounts: createPassedCounts({
+        ...{ lanes: deps.lanes, journal, observer: deps.observer, clock },
+      }),
       neighbours: createNeighbours(),
     }),
     isAtWork: (projectId) => (chains.get(projectId)?.transforming.length ?? 0) > 0,

@@ -314,8 +314,10 @@ describe("openEmbeddedLog", () => {
         const event = () => sampleEvent({ projectId });
         await log.lanes.append(projectId, [event(), event(), event(), event()]);
       }
+      expect(log.lanes.areEffectsMany()).toBe(false);
       // However many, where no others wait.
       const first = await pass(1, 1, 5_000);
+      expect(log.lanes.areEffectsMany()).toBe(true);
       await expect(pass(1, 2, 10)).rejects.toBeInstanceOf(LogUnavailable);
       expect(log.refusing()).toBeUndefined();
       await pass(2, 1, 0);
@@ -323,7 +325,9 @@ describe("openEmbeddedLog", () => {
       await log.close();
       log = await open();
       await expect(pass(1, 2, 10)).rejects.toBeInstanceOf(LogUnavailable);
+      expect(log.lanes.areEffectsMany()).toBe(true);
       log.lanes.forgetEffects(first);
+      expect(log.lanes.areEffectsMany()).toBe(false);
       const both = [pass(1, 2, 600), pass(2, 2, 600)];
       const outcomes = await Promise.allSettled(both);
       expect(outcomes.map(({ status }) => status)).toEqual(["fulfilled", "rejected"]);

@@ -379,6 +379,8 @@ export async function openEmbeddedLog(
 
     effects: (after) => reader.effects(Math.max(after, kept.forgotten())),
 
+    areEffectsMany: kept.areMany,
+
     forgetEffects(upTo) {
       kept.forget(upTo);
       thread?.then(

@@ -35,5 +35,7 @@ export function createKeptEffects(maxChars: number) {
       }
     },
     forgotten: () => forgotten,
+    /** Whether they take more than half of the room. */
+    areMany: () => chars > maxChars / 2,
   };
 }

@@ -5,7 +5,8 @@ import {
   type ConfigRef,
   DELIVERY_JOBS,
   type HourTally,
-  joinOwnMetrics,
+  joinAllOwnMetrics,
+  joinTallies,
   type LogQuery,
   MAX_JOBS,
   MAX_LOG_LINES,
@@ -53,10 +54,7 @@ async function knownConfigs(
 export function createTransformationRecords({ reads, writes }: SqlDatabase): TransformationRecords {
   return {
     async addTallies(tallies) {
-      await writes.transaction().execute(async (transaction) => {
-        const isKnown = await knownConfigs(transaction, tallies);
-        for (const tally of tallies.filter(isKnown)) await addTally(transaction, tally);
-      });
+      await writes.transaction().execute((transaction) => addTallies(transaction, tallies));
     },
 
     async hours({ projectId, configId, from, before }) {
@@ -173,22 +171,31 @@ export function createTransformationRecords({ reads, writes }: SqlDatabase): Tra
   }
 }
 
+/** See {@link TransformationRecords.addTallies}. */
+async function addTallies(
+  transaction: Transaction<Schema>,
+  tallies: readonly HourTally[],
+): Promise<void> {
+  const isKnown = await knownConfigs(transaction, tallies);
+  const sums = new Map<string, HourTally>();
+  for (const tally of tallies.filter(isKnown)) {
+    const key = `${tally.configId} ${tally.hour.getTime()}`;
+    const sum = sums.get(key);
+    sums.set(key, sum ? joinTallies(sum, tally) : tally);
+  }
+  // All in one order: others may add to the same hours at the same time.
+  const inOrder = [...sums.values()].toSorted(
+    (a, b) => a.configId - b.configId || a.hour.getTime() - b.hour.getTime(),
+  );
+  for (const tally of inOrder) await addTally(transaction, tally);
+}
+
 async function addTally(transaction: Transaction<Schema>, tally: HourTally): Promise<void> {
   const { configId, counts, durations, ownMetrics } = tally;
   const hour = encodeInstant(tally.hour);
+  const none = encodeJson({});
+  // From here on the row is this transaction's, and is read as it is.
   const earlier = await transaction
-    .selectFrom("transformation_hours")
-    .select(["durations", "own_metrics"])
-    .where("config_id", "=", configId)
-    .where("hour", "=", hour)
-    .executeTakeFirst();
-  const sum = earlier
-    ? addDurations(decodeJson<DurationCounts>(earlier.durations), durations)
-    : durations;
-  const own = earlier
-    ? addOwnMetrics(decodeJson<Record<string, OwnMetric>>(earlier.own_metrics), ownMetrics)
-    : ownMetrics;
-  await transaction
     .insertInto("transformation_hours")
     .values({
       config_id: configId,
@@ -197,8 +204,8 @@ async function addTally(transaction: Transaction<Schema>, tally: HourTally): Pro
       events_out: counts.eventsOut,
       dropped: counts.dropped,
       failed: counts.failed,
-      durations: encodeJson(sum),
-      own_metrics: encodeJson(own),
+      durations: none,
+      own_metrics: none,
     })
     .onConflict((conflict) =>
       conflict.columns(["config_id", "hour"]).doUpdateSet({
@@ -206,23 +213,21 @@ async function addTally(transaction: Transaction<Schema>, tally: HourTally): Pro
         events_out: sql`transformation_hours.events_out + excluded.events_out`,
         dropped: sql`transformation_hours.dropped + excluded.dropped`,
         failed: sql`transformation_hours.failed + excluded.failed`,
-        durations: sql`excluded.durations`,
-        own_metrics: sql`excluded.own_metrics`,
       }),
     )
+    .returning(["durations", "own_metrics"])
+    .executeTakeFirstOrThrow();
+  const sum = addDurations(decodeJson<DurationCounts>(earlier.durations), durations);
+  const own = joinAllOwnMetrics(
+    decodeJson<Record<string, OwnMetric>>(earlier.own_metrics),
+    ownMetrics,
+  );
+  await transaction
+    .updateTable("transformation_hours")
+    .set({ durations: encodeJson(sum), own_metrics: encodeJson(own) })
+    .where("config_id", "=", configId)
+    .where("hour", "=", hour)
     .execute();
-}
-
-function addOwnMetrics(
-  earlier: Readonly<Record<string, OwnMetric>>,
-  later: Readonly<Record<string, OwnMetric>>,
-): Record<string, OwnMetric> {
-  const all = new Map(Object.entries(earlier));
-  for (const [name, metric] of Object.entries(later)) {
-    const before = all.get(name);
-    all.set(name, before ? joinOwnMetrics(before, metric) : metric);
-  }
-  return Object.fromEntries(all);
 }
 
 /** {@link TransformationStorage} on SQL. */
@@ -353,7 +358,7 @@ async function addJobs(
   return { isKnown, refused };
 }
 
-/** The consumer of the event log whose effects are what transformations store and ask for. */
+/** The consumer of the event log whose effects are what transformations store, ask for and count. */
 const EFFECTS_CONSUMER = "transformations";
 
 /** {@link TransformationEffects} on SQL. */
@@ -371,7 +376,7 @@ export function createTransformationEffects(
       return row?.position ?? 0;
     },
 
-    take({ after, upTo }, { values, jobs }) {
+    take({ after, upTo }, { values, jobs, tallies }) {
       return writes.transaction().execute(async (transaction) => {
         await transaction
           .insertInto("consumer_positions")
@@ -387,6 +392,7 @@ export function createTransformationEffects(
         if (numUpdatedRows === 0n) return "moved";
         const usages = await writeValues(transaction, values);
         const { refused } = await addJobs(transaction, jobs, bounds);
+        await addTallies(transaction, tallies);
         return { usages, refused };
       });
     },
