@@ -76,7 +76,6 @@ describe("one meaning of a cohort", () => {
     await expect
       .poll(async () => (await project.get(`cohorts/${id}`)).body.is_calculating, {
         interval: 5,
-        timeout: 10_000,
       })
       .toBe(false);
     const filter = { key: "id", type: "cohort", operator: "in", value: id };
@@ -118,5 +117,5 @@ describe("one meaning of a cohort", () => {
       ),
       { numRuns: 8, endOnFailure: true },
     );
-  }, 120_000);
+  });
 });

@@ -55,8 +55,11 @@ describe("what is pending in lanes", () => {
   it("[PI-85] is found by whom events in the log before make one person", async () => {
     const ids = new Map<string, string[]>();
     const create = () =>
-      createPendingPersons({ distinctIdsOf: async (_project, id) => ids.get(id) ?? [id] });
-    const pending = createPendingLanes({ log: create(), createForLane: create });
+      createPendingPersons({
+        distinctIdsOf: async (_project, id) => ids.get(id) ?? [id],
+        maxWaitMs: 60_000,
+      });
+    const pending = pendingLanes({ log: create(), createForLane: create });
     const identify = { $anon_distinct_id: "anon" };
     pending.add([
       { position: 7, event: { ...entry(7, "ann", identify).event, event: "$identify" } },

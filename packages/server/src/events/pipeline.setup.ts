@@ -22,6 +22,8 @@ export type Around = Partial<{
   /** Steps that events of these projects take, of all projects unless told otherwise. */
   readonly steps?: readonly Step[];
   readonly isAtWork?: (projectId: number) => boolean;
+  /** Longest wait of a request for person changes; longer than any machine takes unless given. */
+  readonly maxWaitMs?: number;
 };
 
 /** Places that no address has; for tests that look at other things. */
@@ -88,11 +90,13 @@ export function temporaryPipeline(
     const stores = await openStores();
     const logged: string[] = [];
     const { distinctIdsOf } = stores.persons;
+    const { steps = [], isAtWork = () => steps.length > 0, maxWaitMs = 60_000 } = around;
+    const waits = { distinctIdsOf, maxWaitMs };
     const pendingPersons = createPendingLanes({
-      log: createPendingPersons({ distinctIdsOf }),
-      createForLane: () => createPendingPersons({ distinctIdsOf, waitsForUnknown: false }),
+      log: createPendingPersons(waits),
+      createForLane: () => createPendingPersons({ ...waits, waitsForUnknown: false }),
+      maxWaitMs,
     });
-    const { steps = [], isAtWork = () => steps.length > 0 } = around;
     const counts = { dropped: 0, setAside: 0, warnings: [] as string[] };
     const real: WorkerDeps = {
       ...stores,

@@ -595,11 +595,11 @@ export function describeExperimentMeasures(
 
     it("[XR-8] equals a count by hand of random events, for every kind of metric", async () => {
       await equalsByHand(fc.constant(PLAIN), ({ arms }) => arms);
-    }, 120_000);
+    });
 
     it("[XM-1] equals a count by hand with covariates, by cell and by day", async () => {
       await equalsByHand(allOptions, ({ arms, cells, days: byDay }) => ({ arms, cells, byDay }));
-    }, 120_000);
+    });
 
     /** The same from lists alone, one unit after another. */
     function measureByHand(

@@ -58,7 +58,10 @@ export async function openDecideApi(
     reportFault,
   });
   const persons = options.persons?.(stored) ?? stored;
-  const pendingPersons = createPendingPersons({ distinctIdsOf: persons.distinctIdsOf });
+  const pendingPersons = createPendingPersons({
+    distinctIdsOf: persons.distinctIdsOf,
+    maxWaitMs: 60_000,
+  });
   const geoIp = await openGeoIp({ path: null, reportFault });
   const app = createApp({ logger: pino({ level: "silent" }) });
   const opener = createBodyOpener();

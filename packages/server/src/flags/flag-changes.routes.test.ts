@@ -82,8 +82,8 @@ describe("changes of flags, followed", () => {
     expect(browser.told()).toEqual([]);
     const before = Number(browser.lastId());
     await manage("PATCH", `${id}/`, { active: true });
-    await expect.poll(() => browser.told().length, { timeout: 10_000 }).toBe(1);
-    await expect.poll(() => server.told().length, { timeout: 10_000 }).toBe(1);
+    await expect.poll(() => browser.told().length).toBe(1);
+    await expect.poll(() => server.told().length).toBe(1);
     const [{ revision }] = browser.told();
     expect(revision).toBeGreaterThan(before);
     expect(browser.lastId()).toBe(String(revision));
@@ -111,9 +111,9 @@ describe("changes of flags, followed", () => {
     expect(unchanged.told()).toEqual([]);
     await manage("PATCH", `${id}/`, { active: false });
     const again = await follow(`token=${TOKEN}`, { "last-event-id": seen });
-    await expect.poll(() => again.told().length, { timeout: 10_000 }).toBe(1);
+    await expect.poll(() => again.told().length).toBe(1);
     const byQuery = await follow(`token=${TOKEN}&last_event_id=${seen}`);
-    await expect.poll(() => byQuery.told().length, { timeout: 10_000 }).toBe(1);
+    await expect.poll(() => byQuery.told().length).toBe(1);
     expect((await definitions(tag)).status).toBe(200);
   });
 

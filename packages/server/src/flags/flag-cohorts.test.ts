@@ -21,7 +21,7 @@ describe("cohorts of whom a flag is on for", () => {
 
   const create = (
     personsOf: () => AsyncIterable<readonly string[]>,
-    { patienceMs = 5_000, faults = [] as unknown[] } = {},
+    { patienceMs = 60_000, faults = [] as unknown[] } = {},
   ) =>
     createFlagCohorts({
       ...api,
@@ -45,19 +45,25 @@ describe("cohorts of whom a flag is on for", () => {
 
   test("[CO-35] that are broken off by the end of the process say so, and keep who was added", async () => {
     let next = () => {};
+    let added = () => {};
+    const areFirstAdded = new Promise<void>((resolve) => {
+      added = resolve;
+    });
     const faults: unknown[] = [];
     const flagCohorts = create(
       async function* () {
         yield uuids.slice(0, 1);
+        added();
         await new Promise<void>((resolve) => {
           next = resolve;
         });
         yield uuids;
       },
-      { patienceMs: 50, faults },
+      { patienceMs: 0, faults },
     );
     const { id, isCalculating } = await flagCohorts.create(projectId, flagId, api.user.id);
     expect(isCalculating).toBe(true);
+    await areFirstAdded;
     const closed = flagCohorts.close();
     next();
     await closed;
@@ -79,11 +85,12 @@ describe("cohorts of whom a flag is on for", () => {
     );
     const faults: unknown[] = [];
     let fail = () => {};
+    const isToFail = new Promise<void>((resolve) => {
+      fail = resolve;
+    });
     const late = create(
       async function* () {
-        await new Promise<void>((resolve) => {
-          fail = resolve;
-        });
+        await isToFail;
         yield* broken();
       },
       { patienceMs: 0, faults },

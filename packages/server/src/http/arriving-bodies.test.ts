@@ -160,7 +160,7 @@ describe("bodies that arrive", () => {
       // The engine keeps each piece as an object of its own.
       const pieces = Buffer.from("1\r\n \r\n".repeat(BOUND / 100));
       hoarder.socket.write(pieces);
-      expect(await Promise.race([hoarder.answer, delay(5_000, "waits")])).toMatch(/^503 /);
+      expect(await hoarder.answer).toMatch(/^503 /);
     },
   );
 

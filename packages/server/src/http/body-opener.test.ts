@@ -49,7 +49,7 @@ describe("[DE-9] the opener of large bodies", () => {
         one?.status === "fulfilled" ? String(one.value.content) : one?.status,
       ),
     ).toEqual(["[1]", "[2]", "[3]"]);
-  }, 2_000);
+  });
 
   it("ends its thread when nothing comes, and starts it again", async () => {
     opener = createBodyOpener({ idleMs: 1 });

@@ -71,12 +71,12 @@ afterAll(() => {
 });
 
 const open: GuardedRequestOptions = {
-  timeoutMs: 5000,
+  timeoutMs: 60_000,
   maxBytes: 1000,
   maxRedirects: 3,
   isAllowed: ({ url }) => Number(url.port) === portOf(server),
 };
-const closed: GuardedRequestOptions = { timeoutMs: 5000, maxBytes: 1000, maxRedirects: 3 };
+const closed: GuardedRequestOptions = { timeoutMs: 60_000, maxBytes: 1000, maxRedirects: 3 };
 const at = (path: string, host = "127.0.0.1") => `http://${host}:${portOf(server)}${path}`;
 
 test("an allowed host is asked and its answer handed over", async () => {
