@@ -17,15 +17,9 @@ import { primaryMetricsOf, secondaryMetricsOf } from "./experiment-metrics.ts";
 import { noResults } from "./experiment-results.schemas.ts";
 import type { ExperimentView } from "./experiment-view.ts";
 import type { Experiments } from "./experiments.ts";
-import {
-  anyMetricOf,
-  balancedSettingsOf,
-  breakdownOf,
-  exposureOf,
-  insightMetricOf,
-  lookbackOf,
-  methodOf,
-} from "./metric.schemas.ts";
+import { exposureOf } from "./exposure.schemas.ts";
+import { anyMetricOf, breakdownOf, insightMetricOf } from "./metric.schemas.ts";
+import { balancedSettingsOf, lookbackOf, methodOf } from "./stats-config.schemas.ts";
 
 /** Results with all that they were computed from, for whoever checks them with tools of their own. */
 export function experimentExportRoutes(

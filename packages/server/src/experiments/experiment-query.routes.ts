@@ -19,18 +19,11 @@ import {
 } from "./experiment-query.schemas.ts";
 import { noResults } from "./experiment-results.schemas.ts";
 import type { Experiments } from "./experiments.ts";
+import { exposureOf, exposureOfQuery } from "./exposure.schemas.ts";
 import type { Freshness } from "./keep-answers.ts";
-import {
-  balancedSettingsOf,
-  breakdownOf,
-  exposureOf,
-  exposureOfQuery,
-  lookbackOf,
-  methodOf,
-  metricOf,
-  queryMetricOf,
-} from "./metric.schemas.ts";
+import { breakdownOf, metricOf, queryMetricOf } from "./metric.schemas.ts";
 import { isRefreshing } from "./refresh.schemas.ts";
+import { balancedSettingsOf, lookbackOf, methodOf } from "./stats-config.schemas.ts";
 
 /** Queries about experiments: who was exposed, and what a metric says (posthog-api 5.11). */
 export function experimentQueryRoutes(

@@ -23,17 +23,11 @@ import {
 import type { ExperimentView } from "./experiment-view.ts";
 import { authorsOf, wireExperiment } from "./experiments.schemas.ts";
 import type { Experiments } from "./experiments.ts";
+import { exposureOf } from "./exposure.schemas.ts";
 import type { Freshness } from "./keep-answers.ts";
-import {
-  anyMetricOf,
-  balancedSettingsOf,
-  breakdownOf,
-  exposureOf,
-  insightMetricOf,
-  lookbackOf,
-  methodOf,
-} from "./metric.schemas.ts";
+import { anyMetricOf, breakdownOf, insightMetricOf } from "./metric.schemas.ts";
 import { asksToRefresh, RefreshQuery } from "./refresh.schemas.ts";
+import { balancedSettingsOf, lookbackOf, methodOf } from "./stats-config.schemas.ts";
 
 const EXPERIMENT = "/api/projects/:project_id/experiments/:id";
 

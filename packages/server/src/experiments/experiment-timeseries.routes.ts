@@ -14,8 +14,10 @@ import {
   wireTimeseries,
 } from "./experiment-timeseries.schemas.ts";
 import type { Experiments } from "./experiments.ts";
-import { anyMetricOf, exposureOf, lookbackOf, methodOf } from "./metric.schemas.ts";
+import { exposureOf } from "./exposure.schemas.ts";
+import { anyMetricOf } from "./metric.schemas.ts";
 import { asksToRefresh } from "./refresh.schemas.ts";
+import { lookbackOf, methodOf } from "./stats-config.schemas.ts";
 
 /** How a metric's estimate and its interval went from day to day (posthog-api 5.14). */
 export function experimentTimeseriesRoutes(

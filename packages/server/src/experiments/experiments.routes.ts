@@ -33,7 +33,7 @@ import {
   wireExperiment,
 } from "./experiments.schemas.ts";
 import type { Experiments } from "./experiments.ts";
-import { exposureOf } from "./metric.schemas.ts";
+import { exposureOf } from "./exposure.schemas.ts";
 
 const EXPERIMENTS = "/api/projects/:project_id/experiments";
 const EXPERIMENT = `${EXPERIMENTS}/:id`;

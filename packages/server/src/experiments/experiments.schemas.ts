@@ -20,15 +20,12 @@ import {
 } from "./experiment-store.ts";
 import type { ExperimentView } from "./experiment-view.ts";
 import { type Ending, type ExperimentChange, statusOf } from "./experiments.ts";
+import { exposureCriteriaOf } from "./exposure.schemas.ts";
 import { shownParameters } from "./flag-of-experiment.ts";
 import { WireHoldout, wireHoldout } from "./holdouts.schemas.ts";
-import {
-  checkMetric,
-  checkStatsConfig,
-  exposureCriteriaOf,
-  METRIC_KINDS,
-} from "./metric.schemas.ts";
+import { checkMetric, METRIC_KINDS } from "./metric.schemas.ts";
 import { identified } from "./metric-identity.ts";
+import { checkStatsConfig } from "./stats-config.schemas.ts";
 
 const instant = Type.Optional(Nullable(Type.String({ format: "date-time" })));
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { Refusal } from "../http/errors.ts";
-import { exposureCriteriaOf, methodOf, metricOf, queryMetricOf } from "./metric.schemas.ts";
+import { metricOf, queryMetricOf } from "./metric.schemas.ts";
 
 const SOURCE = { kind: "EventsNode", event: "bought" };
 const METRIC = { kind: "ExperimentMetric", metric_type: "mean", source: SOURCE };
@@ -134,37 +134,5 @@ describe("reading metrics", () => {
       [[refund], { funnelOrderType: "unordered" }, at],
     ] as const)
       expect(refused(() => funnel(exclusions, more)).attr).toBe(attr);
-  });
-
-  it("[XR-12] reads how to expose and how to compare, and refuses what is neither", () => {
-    expect(exposureCriteriaOf(null, "UTC")).toEqual({ marker: null, severalVariants: "exclude" });
-    const config = { kind: "ExperimentEventExposureConfig", event: "seen", properties: [] };
-    expect(
-      exposureCriteriaOf(
-        { exposure_config: config, multiple_variant_handling: "first_seen" },
-        "UTC",
-      ),
-    ).toEqual({ marker: { event: "seen", filters: [] }, severalVariants: "first-seen" });
-    const criteria = (sent: object) => refused(() => exposureCriteriaOf({ ...sent }, "UTC")).attr;
-    expect(criteria({ exposure_config: { kind: "ActionsNode", id: 1 } })).toBe(
-      "exposure_criteria__exposure_config__steps",
-    );
-    expect(methodOf(null)).toEqual({ method: "bayesian", level: 0.95, difference: "relative" });
-    expect(methodOf({ bayesian: { ci_level: 0.9, difference_type: "absolute" } })).toEqual({
-      method: "bayesian",
-      level: 0.9,
-      difference: "absolute",
-    });
-    const frequentist = { sequential_testing_enabled: true, sequential_tuning_parameter: 100 };
-    expect(methodOf({ method: "frequentist", frequentist })).toEqual({
-      method: "frequentist",
-      level: 0.95,
-      difference: "relative",
-      sequentialTuning: 100,
-    });
-    const level = (ci_level: unknown) =>
-      refused(() => methodOf({ bayesian: { ci_level } as never })).attr;
-    for (const bad of [0, 1, 95, "0.9"])
-      expect(level(bad)).toBe("stats_config__bayesian__ci_level");
   });
 });

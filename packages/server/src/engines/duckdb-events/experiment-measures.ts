@@ -18,7 +18,8 @@ import {
 } from "./experiment-measures/reading.ts";
 import { type Arms, armSumsOf, pairsOf, type Tallies } from "./experiment-measures/tallies.ts";
 import { measureSteps, type StepMetric } from "./experiment-measures/unit-steps.ts";
-import { measureValues, type ValueMetric } from "./experiment-measures/unit-values.ts";
+import { measureValues } from "./experiment-measures/unit-values.ts";
+import type { ValueMetric } from "./experiment-measures/value-plan.ts";
 import { createTurns } from "./turns.ts";
 
 /** Runs queries on a connection of their own; `timeUp` throws when they have taken too long. */
