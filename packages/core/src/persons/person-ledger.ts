@@ -1,6 +1,7 @@
 import type { CapturedEvent } from "../events/event.ts";
 import { effectiveTimeMs, type PersonUpdate, type PersonWarning } from "./person-update.ts";
-import { asksForAnything, PropertySheet } from "./property-sheet.ts";
+import { asksForAnything } from "./property-changes.ts";
+import { PropertySheet } from "./property-sheet.ts";
 
 /** A project has at most this many group types. */
 const MAX_GROUP_TYPES = 5;

@@ -5,7 +5,7 @@ import { encodeJson } from "../exact-json.ts";
 import { NOTHING } from "../extend-json.ts";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
 import { createAutomaticReader, type ReadAutomatic } from "./automatic-properties.ts";
-import type { PropertyChanges } from "./property-sheet.ts";
+import type { PropertyChanges } from "./property-changes.ts";
 import { isRefusedForMerging } from "./refused-ids.ts";
 
 /** Something about an event's person or group that its sender should know; the event is kept. */

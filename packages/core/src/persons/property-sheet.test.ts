@@ -2,10 +2,10 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { encodeJson, parseExactJson } from "../exact-json.ts";
 import type { Json, JsonObject } from "../json.ts";
+import type { PropertyChanges } from "./property-changes.ts";
 import {
   MAX_PROPERTIES_LENGTH,
   MAX_REMEMBERED_REMOVALS,
-  type PropertyChanges,
   PropertySheet,
   type StoredProperties,
 } from "./property-sheet.ts";

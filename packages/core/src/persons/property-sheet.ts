@@ -1,43 +1,25 @@
 import { encodeJson } from "../exact-json.ts";
 import type { Json, JsonObject } from "../json.ts";
+import { type AutomaticName, NOTHING_AUTOMATIC } from "./automatic-properties.ts";
+import { asksForAny, growthOf, type PropertyChanges } from "./property-changes.ts";
 import {
-  type AutomaticName,
-  type AutomaticProperties,
-  NOTHING_AUTOMATIC,
-} from "./automatic-properties.ts";
-
-/** What an event asks to be done with properties; applied in this order: once, set, unset. */
-export interface PropertyChanges {
-  /** Set before the others, under both of their names; what is asked for by name counts instead. */
-  readonly automatic?: AutomaticProperties;
-  readonly setOnce: ReadonlyMap<string, Json>;
-  readonly set: ReadonlyMap<string, Json>;
-  readonly unset: readonly string[];
-}
-
-/** When each property got its value, in milliseconds since the epoch; every name is in one of the two. */
-export interface PropertyTimes {
-  /** Names last set or removed; a name without a value was removed then. */
-  readonly set: Readonly<Record<string, number>>;
-  /** Names whose value comes from `$set_once`. */
-  readonly setOnce: Readonly<Record<string, number>>;
-}
-
-/**
- * The same in its short form: `runs` has three numbers for each stretch of properties, in their
- * order, that share a source and a time: how many they are, the source (0 unknown, 1 set, 2 set
- * once) and the time. Removed names are apart. Only where no name looks like an index: objects order
- * those anew.
- */
-export interface PropertyTimeRuns {
-  readonly runs: readonly number[];
-  readonly removed: Readonly<Record<string, number>>;
-}
-
-/** False where applying changes makes no difference to anything. */
-export function asksForAnything({ automatic, set, setOnce, unset }: PropertyChanges): boolean {
-  return set.size > 0 || setOnce.size > 0 || unset.length > 0 || (automatic?.names.length ?? 0) > 0;
-}
+  boundOf,
+  date,
+  type Entry,
+  giveValue,
+  isSame,
+  lengthIn,
+  lengthOf,
+  newEntry,
+  present,
+  takeMember,
+} from "./property-entry.ts";
+import {
+  dateByRuns,
+  type PropertyTimeRuns,
+  type PropertyTimes,
+  runsTextOf,
+} from "./property-times.ts";
 
 /** Properties and when each got its value. */
 export interface PropertyState {
@@ -94,18 +76,7 @@ export class PropertySheet {
   }
 
   #readRuns({ runs, removed }: PropertyTimeRuns): void {
-    let at = 0;
-    let left = runs[0] ?? 0;
-    for (const entry of this.#entries.values()) {
-      while (left === 0 && at < runs.length) {
-        at += 3;
-        left = runs[at] ?? 0;
-      }
-      if (left === 0) break;
-      left--;
-      const source = SOURCES[runs[at + 1] ?? 0] ?? "unknown";
-      if (source !== "unknown") date(entry, source, runs[at + 2] ?? 0);
-    }
+    dateByRuns(this.#entries.values(), runs);
     for (const [name, atMs] of Object.entries(removed)) this.#rememberRemoval(name, atMs);
   }
 
@@ -201,31 +172,7 @@ export class PropertySheet {
 
   /** JSON text of the times: {@link PropertyTimeRuns} where that can be, else {@link PropertyTimes}. */
   get timesText(): string {
-    return this.#mayHaveIndexes ? encodeJson(this.state.times) : this.#writeRuns();
-  }
-
-  #writeRuns(): string {
-    let runs = "";
-    let removed = "";
-    let count = 0;
-    let lastSource: Entry["source"] = "unknown";
-    let lastMs = 0;
-    for (const { name, value, source, atMs } of this.#entries.values()) {
-      if (value === undefined) {
-        removed += `,${nameText(name)}${atMs}`;
-        continue;
-      }
-      const ms = source === "unknown" ? 0 : atMs;
-      if (count > 0 && (source !== lastSource || ms !== lastMs)) {
-        runs += runText(count, lastSource, lastMs);
-        count = 0;
-      }
-      count++;
-      lastSource = source;
-      lastMs = ms;
-    }
-    if (count > 0) runs += runText(count, lastSource, lastMs);
-    return `{"runs":[${runs.slice(1)}],"removed":{${removed.slice(1)}}}`;
+    return this.#mayHaveIndexes ? encodeJson(this.state.times) : runsTextOf(this.#entries.values());
   }
 
   /**
@@ -445,11 +392,7 @@ export class PropertySheet {
   /** Gives a property that is present another value. */
   #replace(entry: Entry, value: Json): void {
     if (isSame(entry.value, value)) return;
-    this.#length -= lengthIn(entry);
-    entry.value = value;
-    entry.member = nameText(entry.name) + valueText(value);
-    entry.length = entry.member.length;
-    this.#length += entry.length + 1;
+    this.#length += giveValue(entry, value);
     this.#isWritten = false;
     this.#hasNewValues = true;
   }
@@ -492,23 +435,6 @@ export class PropertySheet {
   }
 }
 
-/** A property, or what is remembered of one that was removed. */
-interface Entry {
-  readonly name: string;
-  /** Absent where it was removed. */
-  value: Json | undefined;
-  /** What gave it its value, or removed it (which counts as `set`); unknown where nothing was noted. */
-  source: "set" | "setOnce" | "unknown";
-  /** When, in milliseconds since the epoch. */
-  atMs: number;
-  /** Length of its member of the JSON text, name and value; -1 until that is asked for. */
-  length: number;
-  /** Length of what the written text has of it; 0 where it has nothing. */
-  written: number;
-  /** Its member of the JSON text, from when it is made until it is written. */
-  member: string | undefined;
-}
-
 /** Names that an event said by itself. */
 interface KnownAutomatic {
   readonly names: readonly AutomaticName[];
@@ -518,43 +444,6 @@ interface KnownAutomatic {
   readonly initialUntilMs: number;
 }
 
-const SOURCES = ["unknown", "set", "setOnce"] as const;
-
-function newEntry(
-  name: string,
-  { value, source, atMs }: Pick<Entry, "value" | "source" | "atMs">,
-): Entry {
-  return { name, value, source, atMs, length: -1, written: 0, member: undefined };
-}
-
-/** The member of the text that is made now, or was when the value changed: from now on it is written. */
-function takeMember(entry: Entry): string {
-  const member = entry.member ?? nameText(entry.name) + valueText(entry.value as Json);
-  entry.member = undefined;
-  entry.length = member.length;
-  entry.written = member.length;
-  return member;
-}
-
-/** What a present property adds to the JSON text: its member and a comma. */
-function lengthIn(entry: Entry): number {
-  if (entry.length < 0) entry.length = lengthOf(entry.name, entry.value as Json) - 1;
-  return entry.length + 1;
-}
-
-function runText(count: number, source: Entry["source"], atMs: number): string {
-  return `,${count},${SOURCES.indexOf(source)},${atMs}`;
-}
-
-/** Whether changes ask by name for what an event says by itself: for a first value, or a latest one. */
-function asksForAny(names: readonly AutomaticName[], { set, setOnce }: PropertyChanges): boolean {
-  for (const { name, initial } of names) {
-    if (set.size > 0 && set.has(name)) return true;
-    if (setOnce.size > 0 && setOnce.has(initial)) return true;
-  }
-  return false;
-}
-
 function isSameList(some: readonly unknown[], others: readonly unknown[]): boolean {
   if (some === others) return true;
   if (some.length !== others.length) return false;
@@ -562,64 +451,7 @@ function isSameList(some: readonly unknown[], others: readonly unknown[]): boole
   return true;
 }
 
-function date(entry: Entry, source: Entry["source"], atMs: number): void {
-  entry.source = source;
-  entry.atMs = atMs;
-}
-
-/** The entries that have a value. */
-function* present(entries: ReadonlyMap<string, Entry>) {
-  for (const one of entries)
-    if (one[1].value !== undefined) yield one as [string, Entry & { value: Json }];
-}
-
 const EMPTY: PropertyState = { properties: {}, times: { set: {}, setOnce: {} } };
 
 /** What array indexes begin with. */
 const FIRST_OF_INDEX = /^[0-9]/;
-
-/** Names that are their own JSON text: nearly all. */
-const PLAIN_NAME = /^[ !#-[\]-~]*$/;
-
-/** A name and the colon behind it as JSON text. */
-function nameText(name: string): string {
-  return PLAIN_NAME.test(name) ? `"${name}":` : `${JSON.stringify(name)}:`;
-}
-
-function valueText(value: Json): string {
-  return typeof value === "string" ? JSON.stringify(value) : encodeJson(value);
-}
-
-/** Scalars only: whether objects are the same does not pay to find out. */
-function isSame(a: Json | undefined, b: Json): boolean {
-  return a === b && (b === null || typeof b !== "object");
-}
-
-/** What a property adds to the JSON text: name, colon, value and comma. */
-function lengthOf(name: string, value: Json): number {
-  return JSON.stringify(name).length + encodeJson(value).length + 2;
-}
-
-/** An upper bound of what the changes may add to the JSON text. */
-function growthOf({ automatic = NOTHING_AUTOMATIC, setOnce, set }: PropertyChanges): number {
-  const { names, values } = automatic;
-  let growth = 0;
-  for (let at = 0; at < names.length; at++) {
-    const { name, initial } = names[at] as AutomaticName;
-    growth += boundOf(name) + boundOf(initial) + 2 * boundOf(values[at] as Json);
-  }
-  if (setOnce.size > 0) {
-    for (const [name, value] of setOnce) growth += boundOf(name) + boundOf(value);
-  }
-  if (set.size > 0) {
-    for (const [name, value] of set) growth += boundOf(name) + boundOf(value);
-  }
-  return growth;
-}
-
-/** At most this long as JSON; escapes make a character six long at worst. */
-function boundOf(value: Json): number {
-  if (typeof value === "string") return value.length * 6 + 4;
-  if (typeof value === "object" && value !== null) return encodeJson(value).length + 4;
-  return typeof value === "bigint" ? value.toString().length + 1 : 30;
-}

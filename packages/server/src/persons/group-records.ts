@@ -1,5 +1,5 @@
 import type { JsonObject } from "@hedgerow/core/json";
-import type { PropertyChanges } from "@hedgerow/core/persons/property-sheet";
+import type { PropertyChanges } from "@hedgerow/core/persons/property-changes";
 import type { WriteByHand } from "./person-records.ts";
 
 /** A kind of group; a project has at most five. */

@@ -1,5 +1,5 @@
 import type { JsonObject } from "@hedgerow/core/json";
-import type { PropertyChanges } from "@hedgerow/core/persons/property-sheet";
+import type { PropertyChanges } from "@hedgerow/core/persons/property-changes";
 import type { ActivityDraft } from "../activity/activity-log.ts";
 import type { Person } from "./person-store.ts";
 

@@ -1,6 +1,6 @@
 import type { CapturedEvent, LoggedEvent } from "@hedgerow/core/events/event";
 import type { JsonObject } from "@hedgerow/core/json";
-import type { PropertyChanges } from "@hedgerow/core/persons/property-sheet";
+import type { PropertyChanges } from "@hedgerow/core/persons/property-changes";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import {
   type FactsQuery,

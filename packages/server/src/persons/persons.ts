@@ -1,6 +1,6 @@
 import type { BacktrackingPatterns } from "@hedgerow/core/flags/pattern";
 import type { JsonObject } from "@hedgerow/core/json";
-import type { PropertyChanges } from "@hedgerow/core/persons/property-sheet";
+import type { PropertyChanges } from "@hedgerow/core/persons/property-changes";
 import type { ActivityDraft } from "../activity/activity-log.ts";
 import { type EventStore, QueryTooLong } from "../events/event-store.ts";
 import type { PropertyFilter } from "../events/property-search.ts";

@@ -1,4 +1,5 @@
-import { type PropertyChanges, PropertySheet } from "@hedgerow/core/persons/property-sheet";
+import type { PropertyChanges } from "@hedgerow/core/persons/property-changes";
+import { PropertySheet } from "@hedgerow/core/persons/property-sheet";
 import type { Transaction } from "kysely";
 import type { EventChange } from "../../persons/person-records.ts";
 import { personUuid } from "../../persons/person-uuid.ts";

@@ -1,6 +1,7 @@
 import { cleanText } from "@hedgerow/core/events/clean-json";
 import { type JsonObject, ownValue } from "@hedgerow/core/json";
-import { type PropertyChanges, PropertySheet } from "@hedgerow/core/persons/property-sheet";
+import type { PropertyChanges } from "@hedgerow/core/persons/property-changes";
+import { PropertySheet } from "@hedgerow/core/persons/property-sheet";
 import { type Expression, type Selectable, type SqlBool, sql, type Transaction } from "kysely";
 import type { Group, GroupChange, GroupMark, GroupRecords } from "../../persons/group-records.ts";
 import type { WriteByHand } from "../../persons/person-records.ts";
