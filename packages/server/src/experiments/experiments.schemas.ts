@@ -11,6 +11,7 @@ import { presentFields } from "../http/present-fields.ts";
 import { queryText } from "../http/query-text.ts";
 import { readInstant, wireInstant, wireInstantOrNull } from "../http/wire-instant.ts";
 import { AnyObject, Nullable } from "../http/wire-schemas.ts";
+import { type Ending, statusOf } from "./experiment-life.ts";
 import {
   CONCLUSIONS,
   type ExperimentListQuery,
@@ -19,7 +20,7 @@ import {
   type SavedMetricLink,
 } from "./experiment-store.ts";
 import type { ExperimentView } from "./experiment-view.ts";
-import { type Ending, type ExperimentChange, statusOf } from "./experiments.ts";
+import type { ExperimentChange } from "./experiments.ts";
 import { exposureCriteriaOf } from "./exposure.schemas.ts";
 import { shownParameters } from "./flag-of-experiment.ts";
 import { WireHoldout, wireHoldout } from "./holdouts.schemas.ts";

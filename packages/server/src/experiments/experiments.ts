@@ -1,13 +1,21 @@
 import { isDeepStrictEqual } from "node:util";
 import type { JsonObject } from "@hedgerow/core/json";
-import { describeChanges } from "../activity/describe-change.ts";
 import type { CohortRecord } from "../cohorts/cohort-store.ts";
 import type { Cohorts } from "../cohorts/cohorts.ts";
 import type { ChangeDefinitions } from "../flags/change-definitions.ts";
-import type { FlagRecord, FlagStore, VersionedDefinitions } from "../flags/flag-store.ts";
+import type { FlagRecord, VersionedDefinitions } from "../flags/flag-store.ts";
 import type { Flags } from "../flags/flags.ts";
 import { Refusal } from "../http/errors.ts";
-import type { ExperimentPartStore } from "./experiment-part-store.ts";
+import { describeExperiment, NEW_EXPERIMENT } from "./experiment-fields.ts";
+import {
+  type Ending,
+  ended,
+  hasNoFlag,
+  refuseBadDates,
+  refuseUnstarted,
+  statusOf,
+  wrongState,
+} from "./experiment-life.ts";
 import type {
   ExperimentFields,
   ExperimentListQuery,
@@ -15,21 +23,20 @@ import type {
   ExperimentStore,
   SavedMetricLink,
 } from "./experiment-store.ts";
-import type { ExperimentView } from "./experiment-view.ts";
+import { type ExperimentView, type ReferredTo, viewsOf } from "./experiment-view.ts";
 import { hasCohort, planExposureCohort, type ReadMarker } from "./exposure-cohort.ts";
 import {
   askedVariants,
   filtersForExperiment,
   filtersShipping,
   groupTypeOf,
+  refuseOtherVariants,
   refuseStartOn,
   refuseUnfitFlag,
-  type Variant,
   variantsOf,
   withVariants,
 } from "./flag-of-experiment.ts";
 import { type Holdout, holdoutOf, withHoldout } from "./holdouts.ts";
-import { savedMetricOf } from "./saved-metrics.ts";
 
 /** What a caller may say of an experiment; all of it optional but its name, when it is new. */
 export type ExperimentChange = Partial<
@@ -41,15 +48,6 @@ export type ExperimentDraft = ExperimentChange & {
   readonly name: string;
   readonly flagKey: string;
 };
-
-/** How an experiment is ended. */
-export interface Ending {
-  readonly conclusion?: ExperimentRecord["conclusion"];
-  readonly conclusionComment?: string | null;
-}
-
-/** A state as the wire and people call it. */
-export type ExperimentStatus = "draft" | "running" | "paused" | "stopped";
 
 /** Experiments as their owners handle them. Ids of other projects' experiments are unknown ids. */
 export interface Experiments {
@@ -127,12 +125,9 @@ export function createExperiments({
   definitionsOf,
   changeDefinitions,
   clock,
-}: {
+}: ReferredTo & {
   experimentStore: ExperimentStore;
-  holdoutStore: Pick<ExperimentPartStore, "parts">;
-  savedMetricStore: Pick<ExperimentPartStore, "parts">;
   flags: Pick<Flags, "create" | "update">;
-  flagsById: FlagStore["flagsById"];
   cohorts: Pick<Cohorts, "create">;
   /** The project's definitions as they are stored now. */
   definitionsOf: (projectId: number) => Promise<VersionedDefinitions>;
@@ -142,38 +137,9 @@ export function createExperiments({
   /** Ids of the experiments whose cohort is being made. */
   const gettingCohorts = new Set<number>();
 
-  /** Views of experiments; all that they refer to is read together. */
-  const viewsOf = async (
-    projectId: number,
-    experiments: readonly ExperimentRecord[],
-  ): Promise<ExperimentView[]> => {
-    const flagIds = experiments.map(({ flagId }) => flagId);
-    const holdoutIds = experiments.flatMap(({ holdoutId }) => holdoutId ?? []);
-    const metricIds = experiments.flatMap((one) =>
-      one.savedMetrics.map(({ savedMetricId }) => savedMetricId),
-    );
-    const [foundFlags, holdouts, metrics] = await Promise.all([
-      flagsById(projectId, flagIds),
-      holdoutStore.parts(projectId, [...new Set(holdoutIds)]),
-      savedMetricStore.parts(projectId, [...new Set(metricIds)]),
-    ]);
-    return experiments.map((one) => {
-      const flag = foundFlags.get(one.flagId);
-      if (!flag) throw new Error(`experiment ${one.id} has no flag`);
-      const holdout = one.holdoutId === null ? undefined : holdouts.get(one.holdoutId);
-      return {
-        experiment: one,
-        flag,
-        holdout: holdout ? holdoutOf(holdout) : null,
-        savedMetrics: one.savedMetrics.flatMap((link) => {
-          const metric = metrics.get(link.savedMetricId);
-          return metric ? [{ link, metric: savedMetricOf(metric) }] : [];
-        }),
-      };
-    });
-  };
+  const referredTo = { flagsById, holdoutStore, savedMetricStore };
   const viewOf = async (projectId: number, found: ExperimentRecord): Promise<ExperimentView> => {
-    const [view] = await viewsOf(projectId, [found]);
+    const [view] = await viewsOf(projectId, [found], referredTo);
     if (!view) throw new Error("an experiment has no view");
     return view;
   };
@@ -332,7 +298,7 @@ export function createExperiments({
       await refuseUnknownMetrics(projectId, change.savedMetrics);
       const variants = askedVariants(change.parameters ?? null);
       const wasDraft = before.experiment.startDate === null;
-      if (variants !== undefined) refuseOtherVariants(before, variants, wasDraft);
+      if (variants !== undefined && !wasDraft) refuseOtherVariants(before.flag.filters, variants);
       const isLaunched = wasDraft && (change.startDate ?? null) !== null;
       const { holdoutId = before.experiment.holdoutId } = change;
       const movesHoldout = holdoutId !== before.experiment.holdoutId;
@@ -370,7 +336,7 @@ export function createExperiments({
 
     async list(projectId, query) {
       const { count, experiments: found } = await experimentStore.list(projectId, query);
-      return { count, experiments: await viewsOf(projectId, found) };
+      return { count, experiments: await viewsOf(projectId, found, referredTo) };
     },
 
     followHoldout: async (projectId, id, authorId) =>
@@ -499,119 +465,4 @@ export function createExperiments({
         authorId,
       ),
   };
-}
-
-/** What an experiment is doing: told by its dates, and while it runs by its flag. */
-export function statusOf({ experiment, flag }: ExperimentView): ExperimentStatus {
-  if (experiment.startDate === null) return "draft";
-  if (experiment.endDate !== null) return "stopped";
-  return flag.active && !flag.deleted ? "running" : "paused";
-}
-
-/** What a new experiment is where its author says nothing. */
-const NEW_EXPERIMENT: Omit<ExperimentFields, "flagId" | "name"> & { readonly name: string } = {
-  name: "",
-  description: null,
-  startDate: null,
-  endDate: null,
-  exposureCohortId: null,
-  type: "product",
-  parameters: {},
-  filters: {},
-  secondaryMetrics: [],
-  metrics: [],
-  metricsSecondary: [],
-  exposureCriteria: null,
-  statsConfig: null,
-  primaryOrder: null,
-  secondaryOrder: null,
-  holdoutId: null,
-  savedMetrics: [],
-  conclusion: null,
-  conclusionComment: null,
-  archived: false,
-  deleted: false,
-};
-
-const describeExperiment = describeChanges<ExperimentRecord>({
-  scope: "Experiment",
-  nameOf: ({ name }) => name,
-  fields: [
-    "name",
-    "description",
-    "startDate",
-    "endDate",
-    "exposureCohortId",
-    "type",
-    "parameters",
-    "filters",
-    "secondaryMetrics",
-    "metrics",
-    "metricsSecondary",
-    "exposureCriteria",
-    "statsConfig",
-    "primaryOrder",
-    "secondaryOrder",
-    "holdoutId",
-    "savedMetrics",
-    "conclusion",
-    "conclusionComment",
-    "archived",
-    "deleted",
-  ],
-});
-
-function ended(
-  { startDate, endDate }: ExperimentRecord,
-  ending: Ending,
-  now: Date,
-): Partial<ExperimentFields> {
-  const start = refuseUnstarted({ startDate }, now);
-  if (endDate !== null) throw wrongState("Experiment has already ended.");
-  return { ...ending, endDate: new Date(Math.max(now.getTime(), start.getTime() + 1)) };
-}
-
-/** The start, which has come: an end before it would keep the experiment from being changed. */
-function refuseUnstarted({ startDate }: Pick<ExperimentFields, "startDate">, now: Date): Date {
-  if (startDate === null) throw wrongState("Experiment has not been launched yet.");
-  if (startDate > now) throw wrongState("Experiment has not started yet.");
-  return startDate;
-}
-
-function hasNoFlag(): Refusal {
-  return wrongState("Experiment does not have a feature flag.");
-}
-
-function wrongState(detail: string): Refusal {
-  return new Refusal("invalid_input", detail);
-}
-
-function refuseBadDates({
-  startDate,
-  endDate,
-}: Pick<ExperimentFields, "startDate" | "endDate">): void {
-  if (endDate === null) return;
-  if (startDate === null) {
-    throw new Refusal("invalid_input", "An experiment that was not started cannot end", {
-      attr: "end_date",
-    });
-  }
-  if (endDate <= startDate)
-    throw new Refusal("invalid_input", "End date must be after start date", { attr: "end_date" });
-}
-
-/** Once launched, the keys of the variants stand; their shares may change. */
-function refuseOtherVariants(
-  { flag }: ExperimentView,
-  wanted: readonly Variant[],
-  isDraft: boolean,
-): void {
-  if (isDraft) return;
-  const keys = (variants: readonly Variant[]): string =>
-    variants
-      .map(({ key }) => key)
-      .sort()
-      .join("\n");
-  if (keys(wanted) !== keys(variantsOf(flag.filters)))
-    throw new Refusal("invalid_input", "Can't update feature_flag_variants on Experiment");
 }

@@ -157,3 +157,14 @@ export function shownParameters(
   if (parameters === null || !Object.hasOwn(parameters, "feature_flag_variants")) return parameters;
   return { ...parameters, feature_flag_variants: [...variantsOf(flagFilters)] };
 }
+
+/** Refuses variants with other keys, which stand once an experiment is launched; their shares may change. */
+export function refuseOtherVariants(filters: JsonObject, wanted: readonly Variant[]): void {
+  const keys = (variants: readonly Variant[]): string =>
+    variants
+      .map(({ key }) => key)
+      .sort()
+      .join("\n");
+  if (keys(wanted) !== keys(variantsOf(filters)))
+    throw new Refusal("invalid_input", "Can't update feature_flag_variants on Experiment");
+}
