@@ -426,38 +426,6 @@ function decode(name: SettingName, text: string): unknown {
   }
 }
 
-/** A setting that is well written but cannot be worked with; its cause says why. */
-export class SettingFailed extends Error {
-  override readonly name = "SettingFailed";
-}
-
-/**
- * Does what depends on one setting. A failure becomes the cause of a {@link SettingFailed} that
- * names the flag and its value, a database's without the password.
- */
-export async function dependingOn<T>(
-  config: Config,
-  setting: "data" | "geoIpDatabase" | "databaseUrl",
-  act: () => T | Promise<T>,
-): Promise<T> {
-  try {
-    return await act();
-  } catch (cause) {
-    const value = config[setting] ?? "";
-    const shown = setting === "databaseUrl" ? withoutPassword(value) : value;
-    const flag = SETTINGS.find(([name]) => name === setting)?.[1].flag;
-    throw new SettingFailed(`--${flag} ${shown} cannot be used`, { cause });
-  }
-}
-
-function withoutPassword(text: string): string {
-  const url = new URL(text);
-  url.password = "";
-  // Parameters may hold one as well.
-  url.search = "";
-  return url.href;
-}
-
 const SECRETS: ReadonlySet<string> = new Set<SettingName>([
   "personalKey",
   "adminPassword",
@@ -499,13 +467,19 @@ function isForeign(name: string, value: string): boolean {
 }
 
 const validate = new Ajv({ strict: false, meta: false, validateSchema: false })
-  .addFormat("host", (text: string) => isIP(text) !== 0 || isHostName(text))
+  .addFormat("host", isHost)
   .addFormat("network", isNetwork)
   .addFormat("postgres-url", isPostgresUrl)
   .addFormat("http-url", isHttpUrl)
   .compile(Settings);
 
-function isHostName(text: string): boolean {
+function withoutSlash(url: string): string {
+  return url.replace(/\/+$/, "");
+}
+
+/** An IP address or the name of a host. */
+function isHost(text: string): boolean {
+  if (isIP(text) !== 0) return true;
   // Digits and dots alone are a mistyped address.
   return (
     /^(?=.{1,253}$)(?:[a-z\d](?:[a-z\d-]{0,61}[a-z\d])?)(?:\.[a-z\d](?:[a-z\d-]{0,61}[a-z\d])?)*$/i.test(
@@ -514,6 +488,7 @@ function isHostName(text: string): boolean {
   );
 }
 
+/** An IP address, or a range of them as CIDR writes it. */
 function isNetwork(text: string): boolean {
   const [address = "", prefix, ...more] = text.split("/");
   const family = isIP(address);
@@ -530,10 +505,6 @@ function isNetwork(text: string): boolean {
 
 function isHttpUrl(text: string): boolean {
   return /^https?:\/\//i.test(text) && URL.canParse(text);
-}
-
-function withoutSlash(url: string): string {
-  return url.replace(/\/+$/, "");
 }
 
 function isPostgresUrl(text: string): boolean {

@@ -1,12 +1,9 @@
-import { readBehavior } from "../cohorts/behavior.ts";
-import {
-  type CohortNode,
-  readCohortFilters,
-  readCohortId,
-} from "../cohorts/read-cohort-filters.ts";
+import { readCohortId } from "../cohorts/read-cohort-filters.ts";
+import { findUncomputableCohort } from "../cohorts/uncomputable-cohort.ts";
 import { encodeJson } from "../exact-json.ts";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
-import type { CohortDefinition, FlagDefinition, ProjectDefinitions } from "./flag.ts";
+import { dependencyNames, findCycle, findFlag } from "./dependency-cycle.ts";
+import type { FlagDefinition, ProjectDefinitions } from "./flag.ts";
 import { findMisspeltKey, KEYS, misspeltText } from "./misspelt-key.ts";
 import { MAX_STORED_WEIGHT } from "./pattern.ts";
 import { validateComparison, weighComparison } from "./validate-comparison.ts";
@@ -460,76 +457,4 @@ function isJsonText(text: string): boolean {
 function show(value: Json): string {
   const text = typeof value === "string" ? value : encodeJson(value);
   return text.length > 100 ? `${text.slice(0, 100)}…` : text;
-}
-
-/** The first cohort whose rules on past behavior cannot be calculated, among a cohort and those nested in it. */
-function findUncomputableCohort(
-  cohort: CohortDefinition,
-  cohorts: ReadonlyMap<number, CohortDefinition>,
-  timeZone: string,
-): CohortDefinition | null {
-  const seen = new Set<number>();
-  const open = [cohort];
-  for (let current = open.pop(); current !== undefined; current = open.pop()) {
-    if (seen.has(current.id) || current.isStatic) continue;
-    seen.add(current.id);
-    const filters = readCohortFilters(current.filters);
-    if (filters.kind !== "rule") continue;
-    const leaves = leavesOf(filters.node);
-    const cannotBeRead = (leaf: CohortNode) =>
-      leaf.kind === "behavior" && typeof readBehavior(leaf.leaf, timeZone) === "string";
-    if (leaves.some(cannotBeRead)) return current;
-    for (const leaf of leaves) {
-      const nested = leaf.kind === "cohort" ? cohorts.get(leaf.id) : undefined;
-      if (nested !== undefined) open.push(nested);
-    }
-  }
-  return null;
-}
-
-function leavesOf(node: CohortNode): readonly CohortNode[] {
-  return node.kind === "group" ? node.nodes.flatMap(leavesOf) : [node];
-}
-
-/** Ids (as text) or keys of the flags that conditions refer to. */
-function dependencyNames(filters: JsonObject): readonly string[] {
-  const names = new Set<string>();
-  for (const listKey of ["groups", "super_groups"]) {
-    const list = ownValue(filters, listKey);
-    if (!Array.isArray(list)) continue;
-    for (const condition of (list as readonly Json[]).filter(isJsonObject)) {
-      const properties = ownValue(condition, "properties");
-      if (!Array.isArray(properties)) continue;
-      for (const filter of (properties as readonly Json[]).filter(isJsonObject)) {
-        const key = ownValue(filter, "key");
-        if (ownValue(filter, "type") !== "flag") continue;
-        if (typeof key === "string" || typeof key === "number") names.add(String(key));
-      }
-    }
-  }
-  return [...names];
-}
-
-function findFlag(flags: readonly FlagDefinition[], name: string): FlagDefinition | undefined {
-  return flags.find((flag) => String(flag.id) === name) ?? flags.find((flag) => flag.key === name);
-}
-
-/** Keys from the flag back to itself through what its targets depend on; `null` without a cycle. */
-function findCycle(
-  flag: { readonly id: number | null; readonly key: string },
-  targets: readonly FlagDefinition[],
-  others: readonly FlagDefinition[],
-): readonly string[] | null {
-  const seen = new Set<number>();
-  const open = targets.map((target) => ({ flag: target, path: [flag.key, target.key] }));
-  for (let current = open.pop(); current !== undefined; current = open.pop()) {
-    if (seen.has(current.flag.id)) continue;
-    seen.add(current.flag.id);
-    for (const name of dependencyNames(current.flag.filters)) {
-      if (name === flag.key || name === String(flag.id)) return [...current.path, flag.key];
-      const next = findFlag(others, name);
-      if (next !== undefined) open.push({ flag: next, path: [...current.path, next.key] });
-    }
-  }
-  return null;
 }

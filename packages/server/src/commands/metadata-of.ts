@@ -1,4 +1,5 @@
-import { type Config, dependingOn } from "../config.ts";
+import { dependingOn } from "../compose/depending-on-setting.ts";
+import type { Config } from "../config.ts";
 import { dataFolderPaths } from "../engines/data-folder/data-folder.ts";
 import type { SqlDatabase } from "../engines/sql/sql-database.ts";
 

@@ -1,4 +1,4 @@
-import { SettingFailed } from "../config.ts";
+import { SettingFailed } from "../compose/depending-on-setting.ts";
 import { DataFolderInUse } from "../engines/data-folder/data-folder.ts";
 
 /**

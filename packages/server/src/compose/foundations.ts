@@ -2,7 +2,6 @@ import { randomBytes } from "node:crypto";
 import { keepPatterns } from "@hedgerow/core/flags/pattern";
 import { createAuthentication } from "../accounts/authenticate.ts";
 import { createProjectsByToken } from "../accounts/projects-by-token.ts";
-import { dependingOn } from "../config.ts";
 import { createBacktrackingRegex } from "../engines/backtracking-regex/backtracking-regex.ts";
 import { dataFolderPaths, openDataFolder } from "../engines/data-folder/data-folder.ts";
 import { openSecretKey } from "../engines/data-folder/secret-key.ts";
@@ -13,6 +12,7 @@ import { createActivityLog } from "../engines/sql/activity-log.ts";
 import { openMetadata } from "../engines/sql/open-metadata.ts";
 import { createPayloadSeal } from "../flags/encrypted-payloads.ts";
 import type { Base } from "./base.ts";
+import { dependingOn } from "./depending-on-setting.ts";
 
 export type Foundations = Awaited<ReturnType<typeof openFoundations>>;
 

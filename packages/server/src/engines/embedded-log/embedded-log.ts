@@ -12,13 +12,6 @@ import {
 import { openThread } from "../../platform/open-thread.ts";
 import { createSlices } from "../../platform/slices.ts";
 import { createKeptEffects } from "./kept-effects.ts";
-import type {
-  EffectsOfPass,
-  FromLogThread,
-  LogFileOptions,
-  LogRetention,
-  ToLogThread,
-} from "./log-file.ts";
 import { createLogLaneStates, type LaneInMemory } from "./log-lanes.ts";
 import {
   charsOf,
@@ -27,6 +20,13 @@ import {
   laneSegmentsOf,
   segmentsOf,
 } from "./log-lines.ts";
+import type {
+  EffectsOfPass,
+  FromLogThread,
+  LogFileOptions,
+  LogRetention,
+  ToLogThread,
+} from "./log-messages.ts";
 import { openLogReader, READ_CHARS } from "./log-reader.ts";
 import { createLogTail } from "./log-tail.ts";
 

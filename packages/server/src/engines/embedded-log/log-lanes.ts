@@ -1,5 +1,5 @@
 import type { LoggedEvent } from "@hedgerow/core/events/event";
-import type { LaneState } from "./log-file.ts";
+import type { LaneState } from "./log-messages.ts";
 import { createLogTail, type LogTail } from "./log-tail.ts";
 
 /** What is known in memory of the lanes of a log. */

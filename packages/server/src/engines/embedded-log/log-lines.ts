@@ -3,7 +3,7 @@ import type { CapturedEvent, Passage } from "@hedgerow/core/events/event";
 import { type EncodedEvent, encodeWithText } from "@hedgerow/core/events/event-codec";
 import { encodePassed, encodeReference } from "@hedgerow/core/events/logged-event-codec";
 import type { PassedEvent } from "../../events/event-log.ts";
-import type { LaneSegment, Segment } from "./log-file.ts";
+import type { LaneSegment, Segment } from "./log-messages.ts";
 
 /**
  * A segment is read as a whole: small ones let readers take what they asked for. And texts beyond 128 KiB

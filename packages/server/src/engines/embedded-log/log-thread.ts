@@ -1,6 +1,6 @@
 import { parentPort, workerData } from "node:worker_threads";
-import type { FromLogThread, LogFileOptions, ToLogThread } from "./log-file.ts";
 import { openLogFile } from "./log-file.ts";
+import type { FromLogThread, LogFileOptions, ToLogThread } from "./log-messages.ts";
 
 /** The log's writing half: commits block this thread, never the one that answers requests. */
 if (!parentPort) throw new Error("runs as a thread only");

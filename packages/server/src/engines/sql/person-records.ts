@@ -1,14 +1,7 @@
 import { cleanText } from "@hedgerow/core/events/clean-json";
 import { type JsonObject, ownValue } from "@hedgerow/core/json";
 import { namesOf } from "@hedgerow/core/persons/person-name";
-import {
-  type Expression,
-  type Kysely,
-  type Selectable,
-  type SqlBool,
-  sql,
-  type Transaction,
-} from "kysely";
+import { type Kysely, type Selectable, sql, type Transaction } from "kysely";
 import {
   type DescribedPerson,
   type ListedPerson,
@@ -17,7 +10,6 @@ import {
   type PersonFacts,
   type PersonMark,
   type PersonName,
-  type PersonQuery,
   type PersonRecords,
   type WriteByHand,
 } from "../../persons/person-records.ts";
@@ -31,9 +23,17 @@ import {
   splitPerson,
 } from "./change-persons.ts";
 import { decodeBoolean, decodeInstant, decodeJson } from "./codec.ts";
-import { bytesOf, containsText, likeText } from "./contains-text.ts";
+import { bytesOf } from "./contains-text.ts";
 import type { FactsReader } from "./facts-reader.ts";
 import { inWindows, MAX_SCANNED_BYTES, pageOfWindows } from "./in-windows.ts";
+import {
+  type Condition,
+  conditionsOf,
+  hasProperty,
+  isAfter,
+  isUpTo,
+  PROPERTIES,
+} from "./person-conditions.ts";
 import { lockPersons } from "./person-lock.ts";
 import type { Schema } from "./schema.ts";
 import type { SqlDatabase } from "./sql-database.ts";
@@ -391,7 +391,6 @@ export function createPersonRecords(
 
 type PersonRow = Selectable<Pick<Schema["persons"], PersonColumn>>;
 type PersonColumn = "id" | "project_id" | "uuid" | "properties" | "created_at" | "is_identified";
-type Condition = Expression<SqlBool>;
 
 const PERSON_COLUMNS = [
   "p.id",
@@ -403,67 +402,8 @@ const PERSON_COLUMNS = [
 ] as const;
 const NO_COHORTS: ReadonlySet<number> = new Set();
 
-function isAfter(mark: PersonMark | undefined): Condition {
-  return sql<SqlBool>`(p.created_at, p.id) < (${mark?.createdAtMs}, ${mark?.id})`;
-}
-
-function isUpTo({ createdAtMs, id }: PersonMark): Condition {
-  return sql<SqlBool>`(p.created_at, p.id) >= (${createdAtMs}, ${id})`;
-}
-
 function markOf({ created_at, id }: Pick<PersonRow, "created_at" | "id">): PersonMark {
   return { createdAtMs: created_at, id };
-}
-
-/** Conditions in SQL that rule out nobody who matches. */
-function conditionsOf(
-  query: Pick<
-    PersonQuery,
-    "projectId" | "uuids" | "distinctId" | "email" | "memberOf" | "condition"
-  > & {
-    readonly search: string | undefined;
-  },
-  named: ReadonlySet<number>,
-): readonly Condition[] {
-  const conditions: Condition[] = [];
-  const { projectId, uuids, distinctId, email, search, memberOf, condition } = query;
-  if (uuids !== undefined) {
-    conditions.push(
-      uuids.length === 0
-        ? sql<SqlBool>`1 = 0`
-        : sql<SqlBool>`p.uuid in (${sql.join(uuids.map((uuid) => sql`${uuid}`))})`,
-    );
-  }
-  if (distinctId !== undefined) {
-    conditions.push(sql<SqlBool>`p.id in (
-      select person_id from person_distinct_ids
-      where project_id = ${projectId} and distinct_id = ${cleanText(distinctId)})`);
-  }
-  if (memberOf !== undefined) {
-    conditions.push(sql<SqlBool>`exists (
-      select 1 from cohort_members m where m.cohort_id = ${memberOf} and m.person_id = p.id)`);
-  }
-  if (email !== undefined) {
-    conditions.push(likeText(PROPERTIES, `"email":${JSON.stringify(cleanText(email))}`));
-  }
-  if (search !== undefined) {
-    // Of other letters only code knows which is the small form of which.
-    const maySayName = /^[\0-\x7f]*$/.test(search)
-      ? containsText(PROPERTIES, JSON.stringify(search).slice(1, -1))
-      : sql<SqlBool>`1 = 1`;
-    const isNamed =
-      named.size > 0 ? sql<SqlBool>`p.id in (${sql.join([...named])})` : sql<SqlBool>`1 = 0`;
-    conditions.push(sql<SqlBool>`(${isNamed} or ${maySayName})`);
-  }
-  for (const name of condition?.requiredNames ?? []) conditions.push(hasProperty(name));
-  return conditions;
-}
-
-const PROPERTIES = sql.ref<string>("p.properties");
-
-/** Whether stored properties may have a name: texts are written by `encodeJson`, so in this spelling. */
-function hasProperty(name: string): Condition {
-  return likeText(PROPERTIES, `${JSON.stringify(cleanText(name))}:`);
 }
 
 /** The first distinct ids of each person, in alphabetical order. */
