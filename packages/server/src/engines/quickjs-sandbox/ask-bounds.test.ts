@@ -2,7 +2,7 @@ import { HOPS_PROPERTY } from "@hedgerow/core/transformations/plugin-event";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { DEFAULT_LIMITS, type InstanceHost } from "../../transformations/sandbox.ts";
 import { QuickJsSandbox } from "./quickjs-sandbox.ts";
-import { recordHost, sampleEvents, startSource } from "./sandbox.setup.ts";
+import { readOutcome, recordHost, sampleEvents, startSource } from "./sandbox.setup.ts";
 
 let sandbox: QuickJsSandbox;
 beforeAll(() => {
@@ -32,6 +32,31 @@ describe("what events ask for", () => {
       "warn",
       "posthog.capture was refused: one event may not capture more than 10 (990 times)",
     ]);
+  });
+
+  it("[TS-26] may be left to thousands of timers that outlive it, and to no more than can be held", async () => {
+    const instance = await startSource(
+      sandbox,
+      `let refused = 0;
+      function processEvent(event) {
+        const { timers } = event.properties;
+        for (let n = 0; n < timers; n++) {
+          try { AbortSignal.timeout(3_600_000) } catch (error) { refused += 1; event.properties.why = error.message }
+        }
+        event.properties.refused = refused;
+        return event;
+      }`,
+      { limits: { ...DEFAULT_LIMITS, eventCpuMs: 20_000 } },
+    );
+    const many = await instance.transform(sampleEvents(1_000, { timers: 2 }));
+    const [tooMany] = await instance.transform(sampleEvents(1, { timers: 9_000 }));
+    await instance.stop();
+    expect(many.map(readOutcome)).toEqual(many.map(() => ({ timers: 2, refused: 0 })));
+    expect(readOutcome(tooMany)).toEqual({
+      timers: 9_000,
+      refused: 1_000,
+      why: "too many timers are set",
+    });
   });
 
   it("[TS-26] is captured for all that wait, whichever of them goes on for the others", async () => {

@@ -89,6 +89,9 @@ const LAST_MATCH =
 const EXPOSE = "__sandbox_expose";
 const OFFER = "__sandbox_offer";
 
+/** Puts another object in the place of `exports`, which Node.js does not look at, and PostHog does. */
+const REPLACED_EXPORTS = /(?<![\w$.])exports\s*=(?![=>])/;
+
 /** How the bundler names a file before its code. */
 const FIRST_MODULE = /^\/\/ (?:source|guest-module):/m;
 
@@ -342,7 +345,7 @@ function inMemory(
         if (loader === "json") return { contents: text, loader };
         const isMain = path === main;
         const before = library !== null && isMain ? `${textOf(files, library)}\n` : "";
-        const after = isMain ? `\n;${exposure()}` : "";
+        const after = isMain ? `\n;${exposure(text)}` : "";
         return {
           contents: before + text + after + NO_SOURCE_MAP,
           // One file with the library: both are TypeScript where that is.
@@ -360,11 +363,12 @@ function inMemory(
 }
 
 /** Hands over what the main file defines under a meaningful name, whether or not it is exported. */
-function exposure(): string {
+function exposure(main: string): string {
   const members = MEANINGFUL_NAMES.map(
     (name) => `${name}: typeof ${name} === "undefined" ? undefined : ${name}`,
   );
-  return `${EXPOSE}({ ${members.join(", ")} });`;
+  const replaced = REPLACED_EXPORTS.test(main) ? ", exports" : "";
+  return `${EXPOSE}({ ${members.join(", ")} }${replaced});`;
 }
 
 function languageOf(path: string, scripts: "jsx" | "ts"): "ts" | "tsx" | "jsx" {

@@ -15,6 +15,7 @@ import {
 import * as zlib from "node:zlib";
 import type { Charge } from "./host-allowance.ts";
 import { answerCrypto } from "./host-crypto.ts";
+import { readDate } from "./read-date.ts";
 
 /** Most bytes that a compressed text may become, and that may be drawn at once. */
 const MAX_INFLATED_BYTES = 8_000_000;
@@ -61,6 +62,8 @@ export class HostAnswers {
         return randomUUID();
       case "zlib":
         return answerZlib(argument as Values, charge);
+      case "date":
+        return readDate(String(argument));
       case "intl":
         return this.#answerIntl(argument as Values);
       default:

@@ -6,7 +6,8 @@ import type { GuestPlatform } from "./guest-platform.ts";
 import type { MeteredMachine, Task } from "./metered-machine.ts";
 import { type GuestCause, type GuestSettings, NO_EVENT } from "./sandbox-messages.ts";
 
-const MAX_TIMERS = 256;
+/** As many as come together where each event sets one that outlives it by seconds (`AbortSignal.timeout`). */
+const MAX_TIMERS = 10_000;
 
 /** Questions whose effect is to be durable with an event. */
 const OF_EVENTS: ReadonlySet<string> = new Set(["set", "delete", "job", "capture"]);

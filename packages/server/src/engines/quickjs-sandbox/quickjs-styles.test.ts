@@ -213,6 +213,13 @@ const BUNDLED: readonly (readonly [string, SourceFiles])[] = [
     },
   ],
   [
+    "a script with another object in the place of its exports",
+    {
+      "index.js": `function run(event) { ${touch} }
+        exports = { processEvent: run };`,
+    },
+  ],
+  [
     "a folder with a manifest of its own",
     {
       "index.js": `exports.processEvent = require("./vendor/left").run`,

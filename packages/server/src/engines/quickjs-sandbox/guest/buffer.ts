@@ -13,16 +13,16 @@ export function makePart(core: GuestCore): Record<string, unknown> {
   const { Buffer, SlowBuffer, kMaxLength } = library as unknown as Record<string, unknown>;
   const statics = Buffer as Methods;
   const { prototype } = Buffer as { prototype: Methods };
-  // The library decodes both alphabets as base64; arguments before these are never encodings.
+  // Arguments before these are never encodings.
   for (const [name, first] of [
     ["from", 1],
     ["byteLength", 1],
     ["alloc", 2],
   ] as const) {
-    replaceEncoding(statics, name, first);
+    readAsNode(statics, name, first);
   }
   for (const name of ["write", "fill", "indexOf", "lastIndexOf", "includes"]) {
-    replaceEncoding(prototype, name, 1);
+    readAsNode(prototype, name, 1);
   }
   const { from, byteLength } = statics as { from: AnyFunction; byteLength: AnyFunction };
   const isLong = (text: unknown, encoding: unknown): text is string =>
@@ -93,15 +93,29 @@ export function makePart(core: GuestCore): Record<string, unknown> {
 
 const MAX_STRING_LENGTH = 536_870_888;
 
-function replaceEncoding(target: Methods, name: string, first: number): void {
+/**
+ * Gives the library what it reads as Node.js does: it decodes both alphabets as base64, loses halves
+ * of characters that follow one another, and reads on behind what is no hexadecimal number.
+ * @param first the first of the arguments that may name an encoding; the one before is the text
+ */
+function readAsNode(target: Methods, name: string, first: number): void {
   const method = target[name] as AnyFunction;
   define(target, name, function (this: unknown, ...values) {
-    const plain = values.map((value, index) =>
-      index >= first && isBase64Url(value) ? "base64" : value,
-    );
-    return Reflect.apply(method, this, plain);
+    const at = values.findIndex((value, index) => index >= first && typeof value === "string");
+    const encoding = at < 0 ? "utf8" : (values[at] as string).toLowerCase();
+    if (encoding === "base64url") values[at] = "base64";
+    const text = values[first - 1];
+    if (typeof text === "string") {
+      if (encoding === "hex" && name !== "byteLength")
+        values[first - 1] = HEX.exec(text)?.[0] ?? "";
+      else if (UTF8.test(encoding)) values[first - 1] = text.toWellFormed();
+    }
+    return Reflect.apply(method, this, values);
   });
 }
+
+const HEX = /^(?:[\da-f]{2})*/i;
+const UTF8 = /^utf-?8$/;
 
 function isBase64Url(encoding: unknown): boolean {
   return typeof encoding === "string" && encoding.toLowerCase() === "base64url";

@@ -45,6 +45,8 @@ function findExports(code: unknown): void {
   const exported: Exports = {};
   const module: { exports: unknown } = { exports: exported };
   let named: Exports = {};
+  /** What the main file calls `exports` in the end. */
+  let replaced: unknown;
   const before = without({}) as Record<string, boolean>;
   for (const key of keysOf(globalThis)) before[key] = true;
   const waiting = apply(code as AnyFunction, globalThis, [
@@ -52,15 +54,16 @@ function findExports(code: unknown): void {
     module,
     requireGuest,
     requireGuest,
-    (values: Exports) => {
+    (values: Exports, exportsOfMain?: unknown) => {
       named = values;
+      replaced = exportsOfMain;
     },
     constantOf,
     (all: unknown) => {
       module.exports = all;
     },
   ]);
-  const find = () => noteExports(module.exports, exported, named, before);
+  const find = () => noteExports(module.exports, [exported, named, replaced], before);
   if (!(waiting instanceof Promise)) {
     find();
     return;
@@ -80,8 +83,7 @@ function findExports(code: unknown): void {
 /** Notes where what the code offers may be found. */
 function noteExports(
   top: unknown,
-  exported: Exports,
-  named: Exports,
+  others: readonly unknown[],
   before: Record<string, boolean>,
 ): void {
   // Whatever code has done to lists and objects by now, what it offers is found.
@@ -100,8 +102,7 @@ function noteExports(
     if (typeof inner === "function") look(madeBy(inner));
   }
   if (typeof top === "function") look(madeBy(top));
-  look(exported);
-  look(named);
+  for (let at = 0; at < others.length; at += 1) look(others[at]);
   look(assigned);
   // What throws where it is looked at is an error of loading.
   describe();

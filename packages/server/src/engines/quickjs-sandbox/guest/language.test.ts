@@ -14,6 +14,8 @@ it.each([
   `[0.5].toLocaleString("en", { style: "percent" })`,
   `new Float64Array([1234.5, 2]).toLocaleString("de")`,
   "[].toLocaleString()",
+  "new WeakRef({ a: 1 }).deref()",
+  "((weak) => [weak instanceof WeakRef, String(weak), WeakRef.name])(new WeakRef([]))",
 ])("[TS-17] %s is what it is in Node.js", async (expression) => {
   const source = `function processEvent(event) { event.properties = { seen: ${expression} }; return event }`;
   const inNode: unknown = new Function(`return ${expression}`)();

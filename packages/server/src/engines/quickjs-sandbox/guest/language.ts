@@ -1,7 +1,9 @@
+import { giveDates } from "./dates.ts";
 import { defineLater } from "./define-later.ts";
 import { type AnyFunction, apply, put } from "./intrinsics.ts";
 import { part } from "./load-part.ts";
 import { giveStacks } from "./stacks.ts";
+import { giveWeakRefs } from "./weak-refs.ts";
 
 const always = () => true;
 
@@ -19,8 +21,7 @@ export function completeLanguage(): void {
   localizeLists(Array.prototype);
   localizeLists(Object.getPrototypeOf(Uint8Array.prototype) as object);
 
-  completeDates("toString");
-  completeDates("toTimeString");
+  giveDates();
   // What `using` asks for.
   for (const name of ["dispose", "asyncDispose"]) {
     if (!(name in Symbol)) {
@@ -28,6 +29,7 @@ export function completeLanguage(): void {
     }
   }
   giveStacks();
+  giveWeakRefs();
 }
 
 /** A method that QuickJS answers without regard to languages, or not at all. */
@@ -58,20 +60,4 @@ function localizeLists(prototype: object): void {
     },
   }.toLocaleString;
   put(prototype, "toLocaleString", method);
-}
-
-/** Dates name their zone in words, which QuickJS leaves out. */
-function completeDates(name: "toString" | "toTimeString"): void {
-  const native = Date.prototype[name];
-  const method = {
-    [name](this: Date): string {
-      const text = apply(native, this, []);
-      return text.endsWith("+0000") ? `${text} (Coordinated Universal Time)` : text;
-    },
-  }[name];
-  Object.defineProperty(Date.prototype, name, {
-    value: method,
-    writable: true,
-    configurable: true,
-  });
 }

@@ -28,6 +28,7 @@ import {
   takeSets,
 } from "./lazy-event.ts";
 import { show } from "./load-part.ts";
+import { letGo } from "./weak-refs.ts";
 import { writeAnswer, writeWhole } from "./write-answer.ts";
 
 /** So many events in a row whose properties were listed or copied make the next ones plain. */
@@ -256,6 +257,7 @@ function noteLong(index: number, tookMs: number): void {
 /** Whatever settles from now on is told one by one. */
 export function leaveRun(): void {
   isRun = false;
+  letGo();
 }
 
 /**
