@@ -75,6 +75,22 @@ describe("what runs in a project", () => {
     }
   });
 
+  it("[TM-27] tells of a config whose source holds no code, until there is some", async () => {
+    const run = await transformationsPipeline();
+    try {
+      const id = await run.newProject();
+      const config = await run.enable(id, "Bare", { "plugin.json": "{}" });
+      const problem = async () => (await run.configs.config({ id }, config.id)).config.problem;
+      expect((await problem())?.message).toBe("Its source holds no code.");
+      await run.edit(id, config.transformationId, SOURCE);
+      expect(await problem()).toBeNull();
+      await run.change(id, config.id, { enabled: false });
+      expect(await problem()).toBeNull();
+    } finally {
+      await run.close();
+    }
+  });
+
   it("[TM-5] is read once for each revision, also where there is nothing to run", async () => {
     const reads: number[] = [];
     const run = await transformationsPipeline({

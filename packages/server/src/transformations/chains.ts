@@ -6,10 +6,12 @@ import type { TransformationConfigStore } from "./transformation-config-store.ts
 /** What runs in a project at one revision of its configs, in order. Never changes. */
 export interface Chain {
   readonly revision: number;
-  /** All that are enabled. */
+  /** All that are enabled and have code. */
   readonly stages: readonly Stage[];
   /** Those that events pass through. */
   readonly transforming: readonly Stage[];
+  /** Enabled configs whose source holds no code, and since when that is so. */
+  readonly withoutCode: ReadonlyMap<number, Date>;
 }
 
 /** The transformations at work in all projects. */
@@ -68,9 +70,13 @@ export function createChains({
     const runnable = await configs.configsToRun(projectId);
     const before = chains.get(projectId);
     const earlier = new Map((before?.stages ?? []).map((stage) => [stage.configId, stage]));
+    const withoutCode = new Map<number, Date>();
     const stages = runnable.flatMap((one) => {
-      const { program } = one.version;
-      if (!program) return [];
+      const { program, createdAt } = one.version;
+      if (!program) {
+        withoutCode.set(one.config.id, createdAt);
+        return [];
+      }
       const fresh = createStage(one, program, { sandbox, hostFor, limits, nowMs });
       const known = earlier.get(fresh.configId);
       if (known && !known.isOut && known.fingerprint === fresh.fingerprint) return [known];
@@ -79,7 +85,7 @@ export function createChains({
     });
     const transforming = stages.filter(({ isTransforming }) => isTransforming);
     // An empty one too: it tells which revision was read.
-    chains.set(projectId, { revision, stages, transforming });
+    chains.set(projectId, { revision, stages, transforming, withoutCode });
     for (const stage of before?.stages ?? []) if (!stages.includes(stage)) retire(stage);
   }
 

@@ -61,6 +61,35 @@ export async function prepareFetched(
   return prepared;
 }
 
+/**
+ * What becomes of the fields that `plugin.json` declared before a change of the files and does not
+ * any more: they are as empty as those of a transformation without them.
+ */
+export function withdrawnFields(
+  before: TransformationFiles,
+  after: TransformationFiles,
+): TransformationChange {
+  const [old, fresh] = [savedManifest(before), savedManifest(after)];
+  const isGone = (field: keyof PluginManifest) =>
+    old?.[field] !== undefined && fresh?.[field] === undefined;
+  return {
+    ...(isGone("description") && { description: null }),
+    ...(isGone("icon") && { icon: null }),
+    ...(isGone("configSchema") && { configSchema: {} }),
+    ...(isGone("publicJobs") && { publicJobs: {} }),
+  };
+}
+
+/** The manifest of a source that was taken once, though its like may be refused now. */
+function savedManifest(files: TransformationFiles): PluginManifest | undefined {
+  try {
+    return readManifest(files, null);
+  } catch (error) {
+    if (error instanceof Refusal) return undefined;
+    throw error;
+  }
+}
+
 /** What a `plugin.json` decides of its transformation. */
 function fieldsOf(manifest: PluginManifest | undefined): TransformationChange {
   if (!manifest) return {};

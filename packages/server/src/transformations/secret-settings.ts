@@ -18,7 +18,7 @@ export type Settings = Pick<TransformationConfigFields, "config" | "secretKeys">
 
 /**
  * Settings as they are kept: without what stands for attachments, and with the stored secret where
- * one was left out or came back masked. A secret stays one until another value takes its place,
+ * one was left out, is `null` or came back masked. A secret stays one until another value takes its place,
  * whatever is declared of it by then.
  */
 export function settled(
@@ -39,7 +39,7 @@ export function settled(
       continue;
     }
     const secret = stored && ownValue(stored.config, key);
-    kept.delete(key);
+    if (kept.get(key) === SECRET_MASK) kept.delete(key);
     if (secret === undefined) continue;
     kept.set(key, secret);
     secretKeys.push(key);
@@ -98,9 +98,12 @@ export function textOf(value: Json): string {
   return JSON.stringify(value, (_, inner) => (typeof inner === "bigint" ? String(inner) : inner));
 }
 
-/** Whether a value was sent for a secret, rather than nothing or the mask. */
-export function isNew(value: Json | undefined): value is Json {
-  return value !== undefined && value !== SECRET_MASK;
+/**
+ * Whether a value was sent for a secret, rather than nothing, `null` or the mask: an empty text takes
+ * one away (posthog-api 6.7).
+ */
+export function isNew(value: Json | undefined): value is NonNullable<Json> {
+  return value !== undefined && value !== null && value !== SECRET_MASK;
 }
 
 export function secretKeysOf(fields: readonly ConfigField[]): ReadonlySet<string> {

@@ -96,7 +96,7 @@ export interface TransformationConfigStore {
   /** Deleted ones are not found. */
   config(projectId: number, id: number): Promise<ConfigView | undefined>;
 
-  /** Those that are not deleted, by order, then by transformation and id. */
+  /** Those that are not deleted, by order, then by transformation and id: as they run. */
   list(
     projectId: number,
     query: {

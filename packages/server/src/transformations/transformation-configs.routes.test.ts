@@ -177,13 +177,14 @@ describe("the record", () => {
 });
 
 describe("settings", () => {
-  test("[TM-51] a secret is never shown, and kept when it is left out or comes back masked", async () => {
+  test("[TM-51] a secret is never shown, and kept when it is left out, null or comes back masked", async () => {
     const { id } = await newConfig({ config: { mode: "signed", secret: "s3cret" } });
     const stored = async () => (await api.configStore.config(projectId(), id))?.config.config;
     for (const config of [
       { mode: "signed", secret: MASK },
       { mode: "signed" },
       { mode: "plain", secret: MASK },
+      { mode: "signed", secret: null },
     ]) {
       const { body } = await patch(`/${id}`, { config });
       expect(body.config.secret).toBe(MASK);
@@ -231,9 +232,9 @@ describe("settings", () => {
     // Given in the open, it is no secret any more; given as a secret meanwhile, it is one now.
     const given = await patch(`/${id}`, { config: { k: "told", open: MASK } });
     expect(given.body.config).toEqual({ k: "told", open: MASK });
-    expect((await patch(`/${id}`, { config: { k: null, open: null } })).body.config).toEqual({
+    expect((await patch(`/${id}`, { config: { k: null, open: "" } })).body.config).toEqual({
       k: null,
-      open: null,
+      open: "",
     });
     const { text } = await get(`/${id}/activity?limit=100`);
     expect(text).not.toContain("TOPSECRET");

@@ -514,6 +514,19 @@ export function transformationStoresContract(
       expect(await configs.configsToRun(await fixture.newProject(organizationId))).toEqual([]);
     });
 
+    test("[TM-6] configs of equal order run as they are listed", async () => {
+      const project = await fixture.newProject(organizationId);
+      const [a, b] = [await create(), await create()];
+      for (const one of [a, b, a]) await configure(one, { order: 7 }, project);
+      const { configs: listed } = await configs.list(project, {
+        ...everything,
+        transformationId: null,
+      });
+      const ids = listed.map(({ config }) => config.id);
+      expect(listed.map(({ transformation }) => transformation.id)).toEqual([a.id, a.id, b.id]);
+      expect((await configs.configsToRun(project)).map(({ config }) => config.id)).toEqual(ids);
+    });
+
     test("[TM-5] whatever changes what runs in a project raises its revision, and that of no other", async () => {
       const other = await fixture.newProject(organizationId);
       const made = await create();

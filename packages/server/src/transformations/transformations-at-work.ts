@@ -246,6 +246,8 @@ export async function startTransformations(deps: AtWorkDeps): Promise<Transforma
     changed,
     tryStart,
     startProblem(projectId, configId) {
+      const codelessSince = chains.get(projectId)?.withoutCode.get(configId);
+      if (codelessSince) return { message: "Its source holds no code.", at: codelessSince };
       const problem = chains.stage(projectId, configId)?.startProblem;
       return problem ? { ...problem, message: startMessage(problem.message) } : null;
     },

@@ -408,13 +408,13 @@ describe("installs", () => {
 
   test("[TM-35] what cannot be installed is refused in PostHog's words", async () => {
     const detailOf = async (url: string) => {
-      const answer = await post("", { url });
+      const answer = await post("", { url, plugin_type: "custom" });
       expect(answer.status).toBe(400);
       return answer.body.detail;
     };
-    expect(await detailOf("https://example.org/x")).toBe(
-      "Must be a GitHub/GitLab repository or a npm package URL!",
-    );
+    for (const url of ["https://example.org/x", " ", ""]) {
+      expect(await detailOf(url)).toBe("Must be a GitHub/GitLab repository or a npm package URL!");
+    }
     api.mirror.answers.set("/none.tgz", makeTgz([{ path: "p/index.js", contents: DROPS }]));
     expect(await detailOf(`${api.mirror.url}/none.tgz`)).toBe(
       "Could not find plugin.json in the plugin",

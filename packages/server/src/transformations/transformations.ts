@@ -19,7 +19,12 @@ import { alreadyInstalled, newInstall, newSource } from "./new-transformation.ts
 import { CATALOGUE_URL, type PluginHosts, readPluginLocation } from "./plugin-location.ts";
 import { type PluginManifest, readManifest } from "./plugin-manifest.ts";
 import { type AccessLevel, refuseBelow } from "./plugins-access.ts";
-import { type PreparedSource, prepareFetched, prepareSource } from "./prepare-source.ts";
+import {
+  type PreparedSource,
+  prepareFetched,
+  prepareSource,
+  withdrawnFields,
+} from "./prepare-source.ts";
 import type { Sandbox } from "./sandbox.ts";
 import {
   differences,
@@ -252,7 +257,7 @@ export function createTransformations({
         : null;
       const saved = await store.update(
         current.id,
-        () => ({ ...prepared?.change, ...change }),
+        () => ({ ...withdrawnFields(before, planned.files), ...prepared?.change, ...change }),
         prepared && { ...prepared.source, ifVersion: current.version },
         write(asker),
       );
@@ -309,7 +314,7 @@ export function createTransformations({
       refuseBelow("install", accessLevel);
       mayShare(request, false);
       const { url, source, ...change } = request;
-      if (url && request.type !== "source") {
+      if (typeof url === "string" && request.type !== "source") {
         if (source !== undefined) {
           throw new Refusal("invalid_input", "Give a url or a source, not both.", {
             attr: "source",

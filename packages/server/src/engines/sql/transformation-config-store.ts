@@ -180,6 +180,7 @@ export function createTransformationConfigStore({
         .where("enabled", "=", encodeBoolean(true))
         .where("deleted", "=", encodeBoolean(false))
         .orderBy("run_order")
+        .orderBy("transformation_id")
         .orderBy("id")
         .execute();
       if (rows.length === 0) return [];
