@@ -28,6 +28,16 @@ describe("declared settings", () => {
     ]);
   });
 
+  it("[TM-10] are secret and required by whatever is true, as in PostHog's forms", () => {
+    for (const [value, is] of [
+      ...([true, 1, "true", "yes"] as const).map((one) => [one, true] as const),
+      ...([false, 0, "", null] as const).map((one) => [one, false] as const),
+    ]) {
+      const [field] = configFieldsOf([{ key: "a", secret: value, required: value }]);
+      expect([value, field?.secret, field?.required]).toEqual([value, is, is]);
+    }
+  });
+
   it("[TM-10] can be anything without harm: what is malformed is left out", () => {
     fc.assert(
       fc.property(fc.jsonValue(), fc.dictionary(fc.string(), fc.jsonValue()), (schema, config) => {

@@ -63,11 +63,16 @@ function readField(key: string, item: JsonObject): ConfigField {
     type: text("type") ?? "string",
     choices: Array.isArray(choices) ? choices.flatMap((one) => choiceOf(one) ?? []) : [],
     default: ownValue(item, "default"),
-    required: ownValue(item, "required") === true,
-    secret: ownValue(item, "secret") === true,
+    required: isSet(item, "required"),
+    secret: isSet(item, "secret"),
     requiredIf: readConditions(ownValue(item, "required_if")),
     visibleIf: readConditions(ownValue(item, "visible_if")),
   };
+}
+
+/** Whether a field is marked so, be it by a text or a number: PostHog's forms ask no more. */
+export function isSet(field: JsonObject, mark: "required" | "secret"): boolean {
+  return Boolean(ownValue(field, mark));
 }
 
 /** What can be chosen, as text: forms write numbers and truth values so. */

@@ -1,5 +1,5 @@
 import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
-import { isJsonText } from "./config-schema.ts";
+import { isJsonText, isSet } from "./config-schema.ts";
 
 /** A job's payload as it is run, or why it cannot be taken. */
 export type JobPayload =
@@ -23,7 +23,7 @@ export function readJobPayload(publicJobs: Json, job: string, given: JsonObject)
   for (const [key, field] of fieldsOf(publicJobs, job)) {
     const value = payload.get(key) ?? ownValue(field, "default") ?? null;
     if (value === null) {
-      if (ownValue(field, "required") !== true) continue;
+      if (!isSet(field, "required")) continue;
       return { kind: "unfit", key, reason: "required", message: "This field is required." };
     }
     const message = faultOf(ownValue(field, "type"), value);
@@ -35,9 +35,7 @@ export function readJobPayload(publicJobs: Json, job: string, given: JsonObject)
 
 /** Keys of a job's payload that `publicJobs` declares secret. */
 export function secretPayloadKeys(publicJobs: Json, job: string): ReadonlySet<string> {
-  const secret = fieldsOf(publicJobs, job).filter(
-    ([, field]) => ownValue(field, "secret") === true,
-  );
+  const secret = fieldsOf(publicJobs, job).filter(([, field]) => isSet(field, "secret"));
   return new Set(secret.map(([key]) => key));
 }
 
