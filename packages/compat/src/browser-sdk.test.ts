@@ -6,11 +6,13 @@ import { type CustomerSite, openCustomerSite, SDK_PAGES, type SdkPage } from "./
 import { eventually } from "./eventually.ts";
 import {
   everyone,
+  groupIs,
   type Management,
   openManagement,
   personIs,
   variants,
   where,
+  whereGroup,
 } from "./management.ts";
 import { postJson } from "./raw-http.ts";
 import { PROJECT_KEY, type ServerUnderTest, serveTests } from "./server-under-test.ts";
@@ -43,17 +45,7 @@ describe.skipIf(WHY_NO_BROWSER !== null)(title, () => {
       distinct_id: "setup",
       properties: { $group_type: "company", $group_key: "acme", $group_set: { seats: 50 } },
     });
-    await management.createFlag("big-companies", {
-      aggregation_group_type_index: 0,
-      groups: [
-        {
-          properties: [
-            { key: "seats", type: "group", group_type_index: 0, operator: "gt", value: "10" },
-          ],
-          rollout_percentage: 100,
-        },
-      ],
-    });
+    await management.createFlag("big-companies", whereGroup(groupIs("seats", "gt", "10")));
     await management.createFlag("steady-look", variants({ a: 50, b: 50 }), {
       ensure_experience_continuity: true,
     });

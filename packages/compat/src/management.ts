@@ -122,6 +122,16 @@ export function where(...properties: readonly Wire[]): Wire {
   return { groups: [{ properties, rollout_percentage: 100 }] };
 }
 
+/** Filters of a flag that is on for groups of the first type where all property filters match. */
+export function whereGroup(...properties: readonly Wire[]): Wire {
+  return { aggregation_group_type_index: 0, ...where(...properties) };
+}
+
+/** A filter on a property of groups of the first type. */
+export function groupIs(key: string, operator: string, value: unknown): Wire {
+  return { key, type: "group", group_type_index: 0, operator, value };
+}
+
 /** A filter on a person property. */
 export function personIs(key: string, operator: string, value?: unknown): Wire {
   return { key, type: "person", operator, ...(value !== undefined && { value }) };

@@ -3,12 +3,14 @@ import { afterEach, describe, expect, test } from "vitest";
 import { eventually } from "./eventually.ts";
 import {
   everyone,
+  groupIs,
   type Management,
   openManagement,
   personIs,
   variants,
   type WireFlag,
   where,
+  whereGroup,
 } from "./management.ts";
 import {
   type ClientOptions,
@@ -48,17 +50,7 @@ serveTests(async (started) => {
     properties: { seats: 50 },
   });
   await groups.shutdown();
-  await management.createFlag("big-companies", {
-    aggregation_group_type_index: 0,
-    groups: [
-      {
-        properties: [
-          { key: "seats", type: "group", group_type_index: 0, operator: "gt", value: "10" },
-        ],
-        rollout_percentage: 100,
-      },
-    ],
-  });
+  await management.createFlag("big-companies", whereGroup(groupIs("seats", "gt", "10")));
 });
 
 const quietly = { sendFeatureFlagEvents: false } as const;

@@ -5,7 +5,15 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { eventually } from "./eventually.ts";
-import { openManagement, personIs, variants, type Wire, where } from "./management.ts";
+import {
+  groupIs,
+  openManagement,
+  personIs,
+  variants,
+  type Wire,
+  where,
+  whereGroup,
+} from "./management.ts";
 import { postJson, send as sendRaw } from "./raw-http.ts";
 import {
   findFreePort,
@@ -94,17 +102,7 @@ describe("one folder", PATIENTLY, () => {
       event: "$groupidentify",
       properties: { $group_type: "company", $group_key: "acme", $group_set: { seats: 11 } },
     });
-    await management.createFlag("big-companies", {
-      aggregation_group_type_index: 0,
-      groups: [
-        {
-          properties: [
-            { key: "seats", type: "group", group_type_index: 0, operator: "gt", value: "10" },
-          ],
-          rollout_percentage: 100,
-        },
-      ],
-    });
+    await management.createFlag("big-companies", whereGroup(groupIs("seats", "gt", "10")));
     const flagsOf = async (distinct_id: string, fields: Wire = {}) => {
       const request = { api_key: PROJECT_KEY, distinct_id, groups: { company: "acme" }, ...fields };
       return (await postJson(server, "/decide?v=3", request)).body.featureFlags as Wire;

@@ -2,12 +2,14 @@ import { describe, expect, test } from "vitest";
 import { ENCODINGS } from "./encodings.ts";
 import {
   everyone,
+  groupIs,
   type Management,
   openManagement,
   personIs,
   variants,
   type Wire,
   where,
+  whereGroup,
 } from "./management.ts";
 import { postJson, send } from "./raw-http.ts";
 import {
@@ -51,17 +53,7 @@ serveTests(async (started) => {
     distinct_id: "setup",
     properties: { $group_type: "company", $group_key: "acme", $group_set: { seats: 50 } },
   });
-  await management.createFlag("big-companies", {
-    aggregation_group_type_index: 0,
-    groups: [
-      {
-        properties: [
-          { key: "seats", type: "group", group_type_index: 0, operator: "gt", value: "10" },
-        ],
-        rollout_percentage: 100,
-      },
-    ],
-  });
+  await management.createFlag("big-companies", whereGroup(groupIs("seats", "gt", "10")));
 });
 
 const EVERYTHING = {

@@ -1,13 +1,10 @@
 import { type ArmSums, type Moments, momentsOf } from "../statistics/arm.ts";
+import { differenceOf, type Effect, welchDegrees } from "../statistics/difference.ts";
 import {
-  differenceOf,
-  type Effect,
-  testByStudent,
-  welchDegrees,
-} from "../statistics/difference.ts";
-import { believe } from "../statistics/posterior.ts";
-import type { PosthogMethod, PosthogNumbers } from "../statistics/posthog-analysis.ts";
-import { confidenceSequence } from "../statistics/sequential.ts";
+  numbersOfEffect,
+  type PosthogMethod,
+  type PosthogNumbers,
+} from "../statistics/posthog-analysis.ts";
 
 /** No variance is less than this after the correction (statistics 1.6). */
 const LEAST_VARIANCE = 1e-10;
@@ -28,25 +25,7 @@ export function posthogCupedNumbers(
   const slope = pooledSlope(control, treatment);
   if (slope === null) return null;
   const effect = effectOf(c, correct(c, slope), correct(t, slope), method);
-  if (effect === null || !(effect.standardError > 0)) return null;
-  const alpha = 1 - method.level;
-  if (method.method === "bayesian") {
-    const belief = { mean: effect.estimate, sd: effect.standardError };
-    const { chanceToWin, interval } = believe(belief, method.level);
-    const significant = chanceToWin > method.level || chanceToWin < alpha;
-    return { probability: chanceToWin, interval, significant };
-  }
-  const { pValue, interval } =
-    method.sequentialTuning === undefined
-      ? testByStudent(effect, alpha)
-      : confidenceSequence(
-          effect.estimate,
-          effect.standardError,
-          c.n + t.n,
-          alpha,
-          method.sequentialTuning,
-        );
-  return { probability: pValue, interval, significant: pValue < alpha };
+  return numbersOfEffect(effect, c.n + t.n, method);
 }
 
 /** Cov(Y, X) / Var(X) of the units of both arms taken as one; 0 where X does not vary. */

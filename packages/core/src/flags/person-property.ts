@@ -1,3 +1,5 @@
+import { initialName, TRACKED_PROPERTIES } from "../persons/tracked-properties.ts";
+
 /** A person or group property as compiled filters name it. */
 export interface PropertyName {
   readonly text: string;
@@ -9,16 +11,9 @@ export interface PropertyName {
   readonly standIn: PropertyName | null;
 }
 
-/** Properties whose first value is kept under `$initial_…` (flag-evaluation 6.2). */
-const TRACKED =
-  "$app_build $app_name $app_namespace $app_version $browser $browser_version $device_type " +
-  "$current_url $pathname $os $os_version $referring_domain $referrer $screen_height " +
-  "$screen_width $viewport_height $viewport_width $raw_user_agent utm_source utm_medium " +
-  "utm_campaign utm_content utm_term gclid gad_source gclsrc dclid gbraid wbraid fbclid " +
-  "msclkid twclid li_fat_id mc_cid igshid ttclid rdt_cid epik qclid sccid irclid _kx";
-
+/** What stands in for an `$initial_…` property (flag-evaluation 6.2). */
 const STAND_INS: ReadonlyMap<string, string> = new Map(
-  TRACKED.split(" ").map((name) => [`$initial_${name.replace(/^\$/, "")}`, name]),
+  TRACKED_PROPERTIES.map((name) => [initialName(name), name]),
 );
 
 /** Prepares a property name for look-ups in the person map. */

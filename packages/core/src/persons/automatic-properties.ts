@@ -1,53 +1,5 @@
 import { type Json, type JsonObject, ownValue } from "../json.ts";
-
-/**
- * Event properties that describe the person as well: the latest value is kept under the same name,
- * the first under `$initial_…` (flag-evaluation 6.2 lists the same names).
- */
-const FROM_EVENTS: readonly string[] = [
-  "$app_build",
-  "$app_name",
-  "$app_namespace",
-  "$app_version",
-  "$browser",
-  "$browser_version",
-  "$device_type",
-  "$current_url",
-  "$pathname",
-  "$os",
-  "$os_version",
-  "$referring_domain",
-  "$referrer",
-  "$screen_height",
-  "$screen_width",
-  "$viewport_height",
-  "$viewport_width",
-  "$raw_user_agent",
-  "utm_source",
-  "utm_medium",
-  "utm_campaign",
-  "utm_content",
-  "utm_term",
-  "gclid",
-  "gad_source",
-  "gclsrc",
-  "dclid",
-  "gbraid",
-  "wbraid",
-  "fbclid",
-  "msclkid",
-  "twclid",
-  "li_fat_id",
-  "mc_cid",
-  "igshid",
-  "ttclid",
-  "rdt_cid",
-  "epik",
-  "qclid",
-  "sccid",
-  "irclid",
-  "_kx",
-];
+import { initialName, TRACKED_PROPERTIES } from "./tracked-properties.ts";
 
 /** Where the event came from, as looked up from its address. */
 const FROM_ADDRESS: readonly string[] = [
@@ -72,12 +24,9 @@ export interface AutomaticProperties {
   readonly values: readonly Json[];
 }
 
-const automaticName = (name: string): AutomaticName => ({
-  name,
-  initial: `$initial_${name.replace(/^\$/, "")}`,
-});
+const automaticName = (name: string): AutomaticName => ({ name, initial: initialName(name) });
 const automaticNames: ReadonlyMap<string, AutomaticName> = new Map(
-  [...FROM_EVENTS, ...FROM_ADDRESS].map((name) => [name, automaticName(name)]),
+  [...TRACKED_PROPERTIES, ...FROM_ADDRESS].map((name) => [name, automaticName(name)]),
 );
 const OS = automaticName("$os");
 export const NOTHING_AUTOMATIC: AutomaticProperties = Object.freeze({ names: [], values: [] });

@@ -63,17 +63,22 @@ export function posthogNumbers(
   const c = momentsOf(asConversions(control, kind));
   const t = momentsOf(asConversions(treatment, kind));
   if (typeof c === "string" || typeof t === "string") return null;
-  const effect = effectOf(c, t, method);
+  return numbersOfEffect(effectOf(c, t, method), c.n + t.n, method);
+}
+
+/** PostHog's numbers of an effect on so many units; `null` where there is none, or it does not vary. */
+export function numbersOfEffect(
+  effect: Effect | null,
+  units: number,
+  method: PosthogMethod,
+): PosthogNumbers | null {
   if (effect === null || !(effect.standardError > 0)) return null;
   const alpha = 1 - method.level;
   if (method.method === "bayesian") {
     const belief = { mean: effect.estimate, sd: effect.standardError };
     const { chanceToWin, interval } = believe(belief, method.level);
-    return {
-      probability: chanceToWin,
-      interval,
-      significant: chanceToWin > method.level || chanceToWin < 1 - method.level,
-    };
+    const significant = chanceToWin > method.level || chanceToWin < alpha;
+    return { probability: chanceToWin, interval, significant };
   }
   const { pValue, interval } =
     method.sequentialTuning === undefined
@@ -81,7 +86,7 @@ export function posthogNumbers(
       : confidenceSequence(
           effect.estimate,
           effect.standardError,
-          c.n + t.n,
+          units,
           alpha,
           method.sequentialTuning,
         );

@@ -6,6 +6,7 @@ import { compareBinomials } from "./exact-posterior.ts";
 import { posthogNumbers } from "./posthog-analysis.ts";
 import { type QuantileArm, quantileRanks } from "./quantile-metric.ts";
 import { correctPValues, reportEffects } from "./report-effects.ts";
+import { createDraws, slack } from "./simulation.setup.ts";
 
 /*
  * Experiments without an effect, 2,000 for each kind of metric and each method: none calls more often than
@@ -22,24 +23,9 @@ const spec: ComparisonSpec = {
   margin: null,
 };
 
-/** Uniform numbers of the mulberry32 generator. */
-function createDraws(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
 /** Skewed as money is: an exponential number, zero for half of the units. */
 function drawRevenue(draw: () => number): number {
   return draw() < 0.5 ? 0 : -Math.log(1 - draw());
-}
-
-function slack(share: number, runs = RUNS): number {
-  return 4 * Math.sqrt((share * (1 - share)) / runs);
 }
 
 const draws: Readonly<Record<string, (draw: () => number) => ArmSums>> = {
@@ -136,10 +122,10 @@ describe("[ST-18] over 2,000 experiments without an effect", () => {
       }
     }
     for (const method of ["test", "up", "beliefs", "lift"] as const)
-      expect(Math.abs(calls[method] / RUNS - 0.05), method).toBeLessThan(slack(0.05));
+      expect(Math.abs(calls[method] / RUNS - 0.05), method).toBeLessThan(slack(0.05, RUNS));
     expect(calls.lift).toBe(calls.test);
     expect(calls.anytime / RUNS).toBeLessThan(0.02);
-    expect(calls.frequentist / RUNS).toBeLessThan(0.05 + slack(0.05));
+    expect(calls.frequentist / RUNS).toBeLessThan(0.05 + slack(0.05, RUNS));
   });
 
   it("a quantile is called at most as often as its test says", () => {
@@ -166,7 +152,7 @@ describe("[ST-18] over 2,000 experiments without an effect", () => {
       });
       if ((absolute?.pValue ?? 1) < 0.05) calls += 1;
     }
-    expect(calls / RUNS).toBeLessThan(0.05 + slack(0.05));
+    expect(calls / RUNS).toBeLessThan(0.05 + slack(0.05, RUNS));
     expect(calls / RUNS).toBeGreaterThan(0.03);
   });
 
@@ -194,7 +180,7 @@ describe("[ST-18] over 2,000 experiments without an effect", () => {
       const [comparison] = compareArms(control, [treatment], { ...spec, margin: 0.1 });
       if ((comparison?.nonInferiority?.pValue ?? 1) < 0.05) held += 1;
     }
-    expect(Math.abs(held / RUNS - 0.05)).toBeLessThan(slack(0.05));
+    expect(Math.abs(held / RUNS - 0.05)).toBeLessThan(slack(0.05, RUNS));
   });
 
   it("of four treatments and two metrics none is called in 95 % once corrected, and one in many otherwise", () => {
@@ -214,6 +200,6 @@ describe("[ST-18] over 2,000 experiments without an effect", () => {
     }
     expect(any.plain / RUNS).toBeGreaterThan(0.15);
     for (const method of ["holm", "benjaminiHochberg", "bonferroni"] as const)
-      expect(any[method] / RUNS, method).toBeLessThan(0.05 + slack(0.05));
+      expect(any[method] / RUNS, method).toBeLessThan(0.05 + slack(0.05, RUNS));
   });
 });

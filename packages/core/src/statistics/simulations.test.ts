@@ -8,6 +8,7 @@ import { believe } from "./posterior.ts";
 import { posthogNumbers } from "./posthog-analysis.ts";
 import { testSampleRatio, watchSampleRatio } from "./sample-ratio.ts";
 import { confidenceSequence } from "./sequential.ts";
+import { createDraws, slack } from "./simulation.setup.ts";
 
 /*
  * What the methods promise over many experiments, seen in simulated ones. Draws are seeded, so that a run
@@ -15,17 +16,6 @@ import { confidenceSequence } from "./sequential.ts";
  */
 
 const RUNS = 2000;
-
-/** Uniform numbers of the mulberry32 generator. */
-function createDraws(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 
 function drawNormal(draw: () => number): number {
   return Math.sqrt(-2 * Math.log(1 - draw())) * Math.cos(2 * Math.PI * draw());
@@ -48,11 +38,6 @@ function shareOf(runs: number, happens: (run: number) => boolean): number {
   let count = 0;
   for (let run = 0; run < runs; run += 1) if (happens(run)) count += 1;
   return count / runs;
-}
-
-/** Four standard errors of a share. */
-function slack(share: number, runs: number): number {
-  return 4 * Math.sqrt((share * (1 - share)) / runs);
 }
 
 describe("[ST-15] without an effect", () => {

@@ -3,7 +3,7 @@ import type { JsonObject } from "@hedgerow/core/json";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createEventDefinitionStore } from "../engines/sql/event-definition-store.ts";
-import { createPersonStore } from "../engines/sql/person-store.ts";
+import { plainPersonStore } from "../engines/sql/plain-person-store.setup.ts";
 import { projectsAndUsers } from "../engines/sql/projects-and-users.setup.ts";
 import { createPropertyDefinitionStore } from "../engines/sql/property-definition-store.ts";
 import { createSightingStore } from "../engines/sql/sighting-store.ts";
@@ -22,13 +22,7 @@ async function open() {
   const database = await openTemporarySqlite();
   const newUuid = () => crypto.randomUUID();
   const store = createSightingStore(database, { newUuid });
-  const persons = createPersonStore(database, {
-    continuityFlagKeys: () => [],
-    onGroupTypeAdded: () => {},
-    reportFault: (error) => {
-      throw error;
-    },
-  });
+  const persons = plainPersonStore(database);
   const events = createEventDefinitionStore(database, { newUuid });
   const properties = createPropertyDefinitionStore(database);
   const { newProject, newUser } = await projectsAndUsers(database);

@@ -4,7 +4,7 @@ import { createAccountStore } from "../engines/sql/account-store.ts";
 import { createActivityLog } from "../engines/sql/activity-log.ts";
 import { createEventDefinitionStore } from "../engines/sql/event-definition-store.ts";
 import { createFlagStore } from "../engines/sql/flag-store.ts";
-import { createPersonStore } from "../engines/sql/person-store.ts";
+import { plainPersonStore } from "../engines/sql/plain-person-store.setup.ts";
 import { projectsAndUsers } from "../engines/sql/projects-and-users.setup.ts";
 import { createPropertyDefinitionStore } from "../engines/sql/property-definition-store.ts";
 import { createSightingStore } from "../engines/sql/sighting-store.ts";
@@ -43,11 +43,7 @@ export async function openDefinitionsApi() {
   const recorder = await startDefinitionRecorder({
     sightings: createSightingStore(database, { newUuid }),
     events: { position: async () => 0, eventsAfter: async () => [] },
-    persons: createPersonStore(database, {
-      continuityFlagKeys: () => [],
-      onGroupTypeAdded: () => {},
-      reportFault: throwFault,
-    }),
+    persons: plainPersonStore(database),
     warnings: { note() {} },
     clock,
     reportFault: throwFault,

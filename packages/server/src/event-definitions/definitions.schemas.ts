@@ -7,7 +7,7 @@ import { tidyTags } from "../http/tidy-tags.ts";
 import { wireInstantOrNull } from "../http/wire-instant.ts";
 import { Nullable } from "../http/wire-schemas.ts";
 import { isUuid } from "../http/wire-uuid.ts";
-import type { EventDefinition } from "./event-definition-store.ts";
+import type { Definition } from "./event-definition-store.ts";
 
 /** What a caller may write of definitions of both kinds (posthog-api 7.3, 7.4). */
 export const writableFields = {
@@ -69,19 +69,7 @@ export function sharedChangeOf({
 
 /** The wire form of what both kinds have; `users` holds its authors if they still exist. */
 export function wireShared(
-  definition: Pick<
-    EventDefinition,
-    | "id"
-    | "name"
-    | "description"
-    | "tags"
-    | "updatedAt"
-    | "updatedById"
-    | "verified"
-    | "verifiedAt"
-    | "verifiedById"
-    | "hidden"
-  >,
+  definition: Omit<Definition, "projectId" | "createdAt">,
   users: ReadonlyMap<number, User>,
 ): Static<typeof SharedFields> {
   return {

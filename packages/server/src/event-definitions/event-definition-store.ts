@@ -10,26 +10,31 @@ export const OFFICIAL_EVENT_NAMES: readonly string[] = [
   "Deep Link Opened",
 ];
 
-/** An event that a project has sent, or has declared that it will. */
-export interface EventDefinition {
+/** What definitions of events and of properties have in common. */
+export interface Definition {
   /** UUID. */
   readonly id: string;
   readonly projectId: number;
   readonly name: string;
   readonly description: string | null;
-  /** User ids; `null` where there is none, or none any more. */
-  readonly ownerId: number | null;
   readonly createdAt: Date;
   /** Of the last change by a user. */
   readonly updatedAt: Date | null;
+  /** User ids; `null` where there is none, or none any more. */
   readonly updatedById: number | null;
-  /** `null` for a declared event that has not come yet. Some minutes coarse. */
-  readonly lastSeenAt: Date | null;
   readonly verified: boolean;
   readonly verifiedAt: Date | null;
   readonly verifiedById: number | null;
   readonly hidden: boolean;
   readonly tags: readonly string[];
+}
+
+/** An event that a project has sent, or has declared that it will. */
+export interface EventDefinition extends Definition {
+  /** A user id, as in {@link Definition}. */
+  readonly ownerId: number | null;
+  /** `null` for a declared event that has not come yet. Some minutes coarse. */
+  readonly lastSeenAt: Date | null;
   readonly defaultColumns: readonly string[];
   readonly postToSlack: boolean;
 }

@@ -1,54 +1,17 @@
 import type { PropertyType } from "@hedgerow/core/events/property-type";
-import type { DefinitionWrite, EventDefinition } from "./event-definition-store.ts";
+import { CAMPAIGN_PARAMETERS } from "@hedgerow/core/persons/tracked-properties";
+import type { Definition, DefinitionWrite } from "./event-definition-store.ts";
 import type { PropertySubject } from "./sighting-store.ts";
 
 /** Properties of SDKs whose names do not begin with `$`: where visitors came from. */
 export const OFFICIAL_PROPERTY_NAMES: readonly string[] = [
-  "utm_source",
-  "utm_medium",
-  "utm_campaign",
-  "utm_content",
-  "utm_term",
-  "gclid",
-  "gad_source",
-  "gclsrc",
-  "dclid",
-  "gbraid",
-  "wbraid",
-  "fbclid",
-  "msclkid",
-  "twclid",
-  "li_fat_id",
-  "mc_cid",
-  "igshid",
-  "ttclid",
-  "rdt_cid",
-  "epik",
-  "qclid",
-  "sccid",
-  "irclid",
-  "_kx",
+  ...CAMPAIGN_PARAMETERS,
   "distinct_id",
   "token",
 ];
 
 /** A property that events carried. */
-export interface PropertyDefinition
-  extends Pick<
-    EventDefinition,
-    | "id"
-    | "projectId"
-    | "name"
-    | "description"
-    | "createdAt"
-    | "updatedAt"
-    | "updatedById"
-    | "verified"
-    | "verifiedAt"
-    | "verifiedById"
-    | "hidden"
-    | "tags"
-  > {
+export interface PropertyDefinition extends Definition {
   readonly subject: PropertySubject;
   /** `null` until a value with a type comes. */
   readonly type: PropertyType | null;

@@ -10,7 +10,7 @@ import { openDuckDbEvents } from "../engines/duckdb-events/duckdb-events.ts";
 import { openEmbeddedLog } from "../engines/embedded-log/embedded-log.ts";
 import { createAccountStore } from "../engines/sql/account-store.ts";
 import { createPersonRecords } from "../engines/sql/person-records.ts";
-import { createPersonStore } from "../engines/sql/person-store.ts";
+import { plainPersonStore } from "../engines/sql/plain-person-store.setup.ts";
 import { projectsAndUsers } from "../engines/sql/projects-and-users.setup.ts";
 import { openTemporarySqlite } from "../engines/sql/sql-engines.contract.ts";
 import { createApp } from "../http/app.ts";
@@ -26,13 +26,7 @@ async function openEventsApi() {
   const { newProject } = await projectsAndUsers(database);
   const log = await openEmbeddedLog(join(folder, "log.sqlite"));
   const events = await openDuckDbEvents(join(folder, "events.duckdb"));
-  const persons = createPersonStore(database, {
-    continuityFlagKeys: () => [],
-    onGroupTypeAdded: () => {},
-    reportFault: (error) => {
-      throw error;
-    },
-  });
+  const persons = plainPersonStore(database);
   const app = createApp({ logger: pino({ level: "silent" }) });
   managementApi(
     app,

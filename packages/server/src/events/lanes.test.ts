@@ -2,6 +2,7 @@ import { join } from "node:path";
 import type { CapturedEvent } from "@hedgerow/core/events/event";
 import Database from "libsql";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { withResolvers } from "../platform/with-resolvers.ts";
 import { sampleEvent } from "./event-log.contract.ts";
 import type { EventLog } from "./event-log.ts";
 import { startLanes } from "./lanes.ts";
@@ -11,14 +12,8 @@ import { eventStep, type Step } from "./steps/step.ts";
 
 /** A step that waits for nothing, but for the events of which a test says so. */
 function holdingStep(isHeld: (event: CapturedEvent) => boolean) {
-  let release = () => {};
-  const released = new Promise<void>((resolve) => {
-    release = resolve;
-  });
-  let reach = () => {};
-  const reached = new Promise<void>((resolve) => {
-    reach = resolve;
-  });
+  const { promise: released, resolve: release } = withResolvers();
+  const { promise: reached, resolve: reach } = withResolvers();
   const step = eventStep({
     name: "hold",
     run: ({ event }) => {
@@ -151,10 +146,7 @@ describe("lanes", () => {
           return { kind: "keep", event };
         }),
     };
-    let open = () => {};
-    const opened = new Promise<void>((resolve) => {
-      open = resolve;
-    });
+    const { promise: opened, resolve: open } = withResolvers();
     const run = await pipeline.start({
       steps: [onlyOnce],
       events: (real) => ({

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { JsonObject } from "@hedgerow/core/json";
 import { openDuckDbEvents } from "../engines/duckdb-events/duckdb-events.ts";
 import { type EmbeddedLogOptions, openEmbeddedLog } from "../engines/embedded-log/embedded-log.ts";
-import { createPersonStore } from "../engines/sql/person-store.ts";
+import { plainPersonStore } from "../engines/sql/plain-person-store.setup.ts";
 import { projectsAndUsers } from "../engines/sql/projects-and-users.setup.ts";
 import { openSqlite } from "../engines/sql/sqlite.ts";
 import { createTransformationEffects } from "../engines/sql/transformation-records.ts";
@@ -44,13 +44,7 @@ export function temporaryPipeline(
 
   async function openAll() {
     const database = await openSqlite(join(folder, "metadata.sqlite"));
-    const persons = createPersonStore(database, {
-      continuityFlagKeys: () => [],
-      onGroupTypeAdded: () => {},
-      reportFault: (error) => {
-        throw error;
-      },
-    });
+    const persons = plainPersonStore(database);
     const events = await openDuckDbEvents(join(folder, "events.duckdb"));
     const log = await openEmbeddedLog(join(folder, "log.sqlite"), {
       ...logOptions,

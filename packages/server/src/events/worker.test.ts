@@ -6,6 +6,7 @@ import type { JsonObject } from "@hedgerow/core/json";
 import Database from "libsql";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
 import { StoreUnavailable } from "../platform/store-unavailable.ts";
+import { withResolvers } from "../platform/with-resolvers.ts";
 import { sampleEvent } from "./event-log.contract.ts";
 import type { EventStore } from "./event-store.ts";
 import { temporaryPipeline } from "./pipeline.setup.ts";
@@ -50,10 +51,7 @@ describe("the worker", () => {
   });
 
   it("[PI-41] applies person changes without waiting for the event store", async () => {
-    let release = () => {};
-    const blocked = new Promise<void>((resolve) => {
-      release = resolve;
-    });
+    const { promise: blocked, resolve: release } = withResolvers();
     const run = await pipeline.start({
       events: (real) => ({
         ...real,
@@ -79,10 +77,7 @@ describe("the worker", () => {
   });
 
   it("[PI-41] lets nobody who waits for person changes wait for the packing of rows", async () => {
-    let release = () => {};
-    const blocked = new Promise<void>((resolve) => {
-      release = resolve;
-    });
+    const { promise: blocked, resolve: release } = withResolvers();
     const run = await pipeline.start({
       events: (real) => ({
         ...real,
@@ -741,10 +736,7 @@ describe("the worker", () => {
 
   it("[PI-47] closes in time when a store is down, and loses nothing", async () => {
     let attempts = 0;
-    let reach = () => {};
-    const reached = new Promise<void>((resolve) => {
-      reach = resolve;
-    });
+    const { promise: reached, resolve: reach } = withResolvers();
     const down = await pipeline.start(
       {
         events: (real) => ({

@@ -1,35 +1,21 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { composeService, type Service } from "../compose.ts";
-import { readConfig } from "../config.ts";
+import {
+  HOUR_MS,
+  happen as happenAt,
+  openExperimentsService,
+} from "./experiments-service.setup.ts";
 
-const KEY = "phx_experiment_query_test";
-const TOKEN = "phc_experiment_query_test";
-const HOUR = 3_600_000;
 const now = Date.now();
-const start = now - 72 * HOUR;
+const start = now - 72 * HOUR_MS;
 const USERS = 120;
 const SOURCE = { kind: "EventsNode", event: "bought" };
 const MEAN = { kind: "ExperimentMetric", metric_type: "mean", source: SOURCE };
 
 describe("asking about experiments", () => {
-  const data = mkdtempSync(join(tmpdir(), "hedgerow-experiment-query-"));
-  let service: Service;
+  let service: Awaited<ReturnType<typeof openExperimentsService>>;
   let id: number;
-  const ask = async (method: "GET" | "POST" | "PATCH", url: string, payload?: object) => {
-    const response = await service.app.inject({
-      method,
-      url,
-      headers: { authorization: `Bearer ${KEY}` },
-      ...(payload && { payload }),
-    });
-    return { status: response.statusCode, body: response.json() };
-  };
   const query = (asked: object, path = "projects") =>
-    ask("POST", `/api/${path}/1/query/`, { query: { experiment_id: id, ...asked } });
+    service.send("POST", `/api/${path}/1/query/`, { query: { experiment_id: id, ...asked } });
   const answer = async (asked: object) => {
     const { status, body } = await query(asked);
     expect(status, JSON.stringify(body)).toBe(200);
@@ -37,52 +23,32 @@ describe("asking about experiments", () => {
   };
   const analyse = (metric: object) => answer({ kind: "ExperimentQuery", metric });
   const exposures = () => answer({ kind: "ExperimentExposureQuery" });
-  const change = async (body: object) => {
-    const changed = await ask("PATCH", `/api/projects/1/experiments/${id}`, body);
-    expect(changed.status, JSON.stringify(changed.body)).toBe(200);
-  };
-  const happen = (event: string, user: string, hours: number, properties: object = {}) => ({
-    event,
-    distinct_id: user,
-    timestamp: new Date(start + hours * HOUR).toISOString(),
-    properties,
-  });
+  const change = (body: object) => service.done("PATCH", `experiments/${id}`, body);
+  const happen = (event: string, user: string, hours: number, properties: object = {}) =>
+    happenAt(event, user, start + hours * HOUR_MS, properties);
   const call = (user: string, variant: unknown, hours = 1) =>
     happen("$feature_flag_called", user, hours, {
       $feature_flag: "button",
       $feature_flag_response: variant,
     });
-  const capture = async (batch: object[]) => {
-    const response = await service.app.inject({
-      method: "POST",
-      url: "/batch",
-      payload: { api_key: TOKEN, batch },
-    });
-    expect(response.statusCode).toBe(200);
-  };
 
   /** User n is in `test` where n is odd; the users whose number a count divides bought so often. */
   const isTest = (user: number) => user % 2 === 1;
   const purchases = (user: number) => [2, 3, 5].filter((divisor) => user % divisor === 0).length;
 
   beforeAll(async () => {
-    service = await composeService(
-      readConfig(["--data", data], { HEDGEROW_PERSONAL_KEY: KEY, HEDGEROW_PROJECT_KEY: TOKEN }),
-      pino({ level: "silent" }),
-    );
+    service = await openExperimentsService();
     const variants = ["control", "test", "spare"].map((key, index) => ({
       key,
       rollout_percentage: [50, 50, 0][index],
     }));
-    const created = await ask("POST", "/api/projects/1/experiments", {
+    ({ id } = await service.done("POST", "experiments", {
       name: "Button",
       feature_flag_key: "button",
       parameters: { feature_flag_variants: variants },
-    });
-    expect(created.status).toBe(201);
-    id = created.body.id;
+    }));
     const users = Array.from({ length: USERS }, (_, index) => index);
-    await capture(
+    await service.capture(
       users.flatMap((user) => [
         call(`u${user}`, isTest(user) ? "test" : "control", user < 60 ? 1 : 30),
         call(`u${user}`, isTest(user) ? "test" : "control", 31),
@@ -92,7 +58,7 @@ describe("asking about experiments", () => {
         ),
       ]),
     );
-    await capture([
+    await service.capture([
       call("early", "test", -1),
       call("both", "test", 2),
       call("both", "control", 3),
@@ -101,10 +67,7 @@ describe("asking about experiments", () => {
       call("none", false, 3),
     ]);
   });
-  afterAll(async () => {
-    await service.close();
-    rmSync(data, { recursive: true, force: true });
-  });
+  afterAll(() => service.close());
 
   it("[XR-9] refuses drafts, unknown experiments and kinds of queries, naming the field", async () => {
     const refused = async (asked: object) => {
@@ -132,7 +95,7 @@ describe("asking about experiments", () => {
     ] as const)
       expect(await refused(asked)).toMatchObject({ attr });
     expect((await refused({ kind: "HogQLQuery" })).detail).toContain("HogQLQuery");
-    expect((await ask("POST", "/api/projects/1/query", {})).body).toMatchObject({ attr: "query" });
+    expect((await service.send("POST", "query", {})).body).toMatchObject({ attr: "query" });
   });
 
   it("[XR-10] answers who was exposed, day by day, once each", async () => {
@@ -142,7 +105,7 @@ describe("asking about experiments", () => {
     const day = (ms: number) => new Date(ms).toISOString().slice(0, 10);
     expect(control.days[0]).toBe(day(start));
     expect(control.days.at(-1)).toBe(day(now));
-    const dayOf = (user: number) => day(start + (user < 60 ? 1 : 30) * HOUR);
+    const dayOf = (user: number) => day(start + (user < 60 ? 1 : 30) * HOUR_MS);
     expect(control.exposure_counts).toEqual(
       control.days.map(
         (until: string) =>
@@ -285,7 +248,7 @@ describe("asking about experiments", () => {
     expect(low).toBeCloseTo(test.extended.sequential.interval[0], 9);
     expect((await exposures()).total_exposures).toEqual({ control: 60, test: 61, spare: 1 });
     await change({ stats_config: null, exposure_criteria: null });
-    const { status, body } = await ask("PATCH", `/api/projects/1/experiments/${id}`, {
+    const { status, body } = await service.send("PATCH", `experiments/${id}`, {
       stats_config: { method: "guess" },
     });
     expect([status, body.attr]).toEqual([400, "stats_config__method"]);
@@ -293,10 +256,10 @@ describe("asking about experiments", () => {
 
   it("[XR-13] answers the same of an ended experiment, whatever happens afterwards", async () => {
     const endHours = 50;
-    await change({ end_date: new Date(start + endHours * HOUR).toISOString() });
+    await change({ end_date: new Date(start + endHours * HOUR_MS).toISOString() });
     const { last_refresh: _, ...before } = await analyse(MEAN);
     const { last_refresh: __, ...exposedBefore } = await exposures();
-    await capture([
+    await service.capture([
       call("late", "test", endHours + 1),
       call("u3", "control", endHours + 1),
       happen("bought", "u1", endHours + 1),

@@ -1,15 +1,7 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { composeService, type Service } from "../compose.ts";
-import { readConfig } from "../config.ts";
+import { called, HOUR_MS, happen, openExperimentsService } from "./experiments-service.setup.ts";
 
-const KEY = "phx_experiment_results_test";
-const TOKEN = "phc_experiment_results_test";
-const HOUR = 3_600_000;
-const start = Date.now() - 72 * HOUR;
+const start = Date.now() - 72 * HOUR_MS;
 const USERS = 400;
 const users = Array.from({ length: USERS }, (_, user) => user);
 const isTest = (user: number) => user % 2 === 1;
@@ -20,21 +12,10 @@ const countOf = (arm: boolean, condition: (user: number) => boolean) =>
   users.filter((user) => isTest(user) === arm && condition(user)).length;
 
 describe("results of experiments in the older shape", () => {
-  const data = mkdtempSync(join(tmpdir(), "hedgerow-experiment-results-"));
-  let service: Service;
-  const ask = async (method: "GET" | "POST" | "PATCH", path: string, payload?: object) => {
-    const response = await service.app.inject({
-      method,
-      url: `/api/projects/1/experiments${path}`,
-      headers: { authorization: `Bearer ${KEY}` },
-      ...(payload && { payload }),
-    });
-    return { status: response.statusCode, body: response.json() };
-  };
+  let service: Awaited<ReturnType<typeof openExperimentsService>>;
   const create = async (body: object) => {
-    const created = await ask("POST", "", { name: "x", feature_flag_key: "button", ...body });
-    expect(created.status, JSON.stringify(created.body)).toBe(201);
-    return created.body.id as number;
+    const fields = { name: "x", feature_flag_key: "button", ...body };
+    return (await service.done("POST", "experiments", fields)).id as number;
   };
   const start_date = new Date(start).toISOString();
   const funnel = {
@@ -47,39 +28,20 @@ describe("results of experiments in the older shape", () => {
   const trend = { insight: "TRENDS", events: [{ id: "looked", type: "events", math: "total" }] };
 
   beforeAll(async () => {
-    service = await composeService(
-      readConfig(["--data", data], { HEDGEROW_PERSONAL_KEY: KEY, HEDGEROW_PROJECT_KEY: TOKEN }),
-      pino({ level: "silent" }),
+    service = await openExperimentsService();
+    await service.capture(
+      users.flatMap((user) => [
+        called("button", isTest(user) ? "test" : "control", `u${user}`, start + HOUR_MS),
+        ...(looks(user) ? [happen("looked", `u${user}`, start + 2 * HOUR_MS)] : []),
+        ...(pays(user) ? [happen("paid", `u${user}`, start + 3 * HOUR_MS)] : []),
+      ]),
     );
-    const happen = (event: string, user: number, hours: number, properties: object = {}) => ({
-      event,
-      distinct_id: `u${user}`,
-      timestamp: new Date(start + hours * HOUR).toISOString(),
-      properties,
-    });
-    const batch = users.flatMap((user) => [
-      happen("$feature_flag_called", user, 1, {
-        $feature_flag: "button",
-        $feature_flag_response: isTest(user) ? "test" : "control",
-      }),
-      ...(looks(user) ? [happen("looked", user, 2)] : []),
-      ...(pays(user) ? [happen("paid", user, 3)] : []),
-    ]);
-    const response = await service.app.inject({
-      method: "POST",
-      url: "/batch",
-      payload: { api_key: TOKEN, batch },
-    });
-    expect(response.statusCode).toBe(200);
   });
-  afterAll(async () => {
-    await service.close();
-    rmSync(data, { recursive: true, force: true });
-  });
+  afterAll(() => service.close());
 
   it("[XR-15] answers a funnel's results beside the experiment's fields", async () => {
     const id = await create({ start_date, filters: funnel });
-    const { status, body } = await ask("GET", `/${id}/results?refresh=true`);
+    const { status, body } = await service.send("GET", `experiments/${id}/results?refresh=true`);
     expect(status, JSON.stringify(body)).toBe(200);
     const counts = (arm: boolean) => [countOf(arm, looks), countOf(arm, pays)];
     const paid = [countOf(false, pays), countOf(true, pays)] as const;
@@ -118,7 +80,7 @@ describe("results of experiments in the older shape", () => {
     };
     for (const body of [{ filters: trend }, { metrics: [metric, metric] }]) {
       const id = await create({ start_date, ...body });
-      const { result, metrics } = (await ask("GET", `/${id}/results`)).body;
+      const { result, metrics } = (await service.send("GET", `experiments/${id}/results`)).body;
       expect(result.variants).toEqual([
         { key: "control", count: countOf(false, looks), exposure: 1, absolute_exposure: 200 },
         { key: "test", count: countOf(true, looks), exposure: 1, absolute_exposure: 200 },
@@ -138,7 +100,8 @@ describe("results of experiments in the older shape", () => {
       start_date,
       secondary_metrics: [{ name: "look", filters: trend }, { name: "pay", filters: funnel }, 5],
     });
-    const of = async (which: string) => (await ask("GET", `/${id}/secondary_results${which}`)).body;
+    const of = async (which: string) =>
+      (await service.send("GET", `experiments/${id}/secondary_results${which}`)).body;
     expect((await of("?id=0")).result.result).toEqual({
       control: countOf(false, looks) / 200,
       test: countOf(true, looks) / 200,
@@ -152,14 +115,17 @@ describe("results of experiments in the older shape", () => {
     for (const unknown of ["?id=2", "?id=3", "?id=-1"])
       expect((await of(unknown)).detail).toBe("Invalid metric ID");
     const none = await create({ start_date });
-    expect((await ask("GET", `/${none}/secondary_results?id=0`)).body.detail).toBe(
-      "Experiment has no secondary metrics",
-    );
+    expect(
+      (await service.send("GET", `experiments/${none}/secondary_results?id=0`)).body.detail,
+    ).toBe("Experiment has no secondary metrics");
   });
 
   it("[XR-16] refuses results where nothing was measured, saying what is missing", async () => {
     const refused = async (body: object) => {
-      const { status, body: answer } = await ask("GET", `/${await create(body)}/results`);
+      const { status, body: answer } = await service.send(
+        "GET",
+        `experiments/${await create(body)}/results`,
+      );
       expect(status).toBe(400);
       return answer;
     };

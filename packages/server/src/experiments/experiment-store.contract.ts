@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { someFlag } from "../flags/flag-store.contract.ts";
 import type { FlagStore } from "../flags/flag-store.ts";
+import { NEW_EXPERIMENT } from "./experiment-fields.ts";
 import type {
   ExperimentFields,
   ExperimentListQuery,
@@ -44,26 +46,7 @@ export function experimentStoreContract(open: () => Promise<ExperimentStoreFixtu
   const newFlag = async (projectId: number, key = "f"): Promise<number> => {
     const flag = await fixture.flagStore.create(
       projectId,
-      {
-        key,
-        name: "",
-        active: true,
-        deleted: false,
-        filters: { groups: [] },
-        ensureExperienceContinuity: false,
-        bucketingIdentifier: "distinct_id",
-        evaluationRuntime: "all",
-        evaluationContexts: [],
-        tags: [],
-        isRemoteConfiguration: false,
-        sealedPayloads: null,
-        rollbackConditions: null,
-        performedRollback: false,
-        hasEnrichedAnalytics: false,
-        createdAt: now,
-        lastCalledAt: null,
-        creationContext: "experiments",
-      },
+      someFlag({ key, filters: { groups: [] }, createdAt: now, creationContext: "experiments" }),
       {
         authorId: null,
         now,
@@ -74,28 +57,9 @@ export function experimentStoreContract(open: () => Promise<ExperimentStoreFixtu
     return flag.id;
   };
   const fieldsOf = (flagId: number, fields: Partial<ExperimentFields> = {}): ExperimentFields => ({
+    ...NEW_EXPERIMENT,
     name: "Button",
-    description: null,
-    startDate: null,
-    endDate: null,
     flagId,
-    exposureCohortId: null,
-    type: "product",
-    parameters: {},
-    filters: {},
-    secondaryMetrics: [],
-    metrics: [],
-    metricsSecondary: [],
-    exposureCriteria: null,
-    statsConfig: null,
-    primaryOrder: null,
-    secondaryOrder: null,
-    holdoutId: null,
-    savedMetrics: [],
-    conclusion: null,
-    conclusionComment: null,
-    archived: false,
-    deleted: false,
     ...fields,
   });
   const create = async (

@@ -1,16 +1,12 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { composeService, type Service } from "../compose.ts";
-import { readConfig } from "../config.ts";
+import {
+  DAY_MS,
+  HOUR_MS,
+  happen as happenAt,
+  openExperimentsService,
+} from "./experiments-service.setup.ts";
 
-const KEY = "phx_metric_options_test";
-const TOKEN = "phc_metric_options_test";
-const HOUR = 3_600_000;
-const DAY = 24 * HOUR;
-const start = Date.now() - 6 * DAY;
+const start = Date.now() - 6 * DAY_MS;
 const USERS = 400;
 const users = Array.from({ length: USERS }, (_, user) => user);
 const variantOf = (user: number) => (user % 2 === 0 ? "control" : "test");
@@ -26,63 +22,28 @@ const MEAN = {
 };
 
 describe("what else can be asked of metrics", () => {
-  const data = mkdtempSync(join(tmpdir(), "hedgerow-metric-options-"));
-  let service: Service;
+  let service: Awaited<ReturnType<typeof openExperimentsService>>;
   let id: number;
-  const ask = async (method: "GET" | "POST" | "PATCH" | "DELETE", path: string, body?: object) => {
-    const response = await service.app.inject({
-      method,
-      url: `/api/projects/1/${path}`,
-      headers: { authorization: `Bearer ${KEY}` },
-      ...(body && { payload: body }),
-    });
-    return {
-      status: response.statusCode,
-      body: response.body === "" ? null : response.json(),
-    };
-  };
-  const done = async (method: "GET" | "POST" | "PATCH" | "DELETE", path: string, body?: object) => {
-    const { status, body: answer } = await ask(method, path, body);
-    expect(status, JSON.stringify(answer)).toBeLessThan(300);
-    return answer;
-  };
-  const query = (asked: object) => ask("POST", "query", { query: { experiment_id: id, ...asked } });
+  const query = (asked: object) =>
+    service.send("POST", "query", { query: { experiment_id: id, ...asked } });
   const analyse = async (metric: object) => {
     const { status, body } = await query({ kind: "ExperimentQuery", metric });
     expect(status, JSON.stringify(body)).toBe(200);
     return body;
   };
-  const change = (body: object) => done("PATCH", `experiments/${id}`, body);
-  const happen = (
-    event: string,
-    user: number | string,
-    hours: number,
-    properties: object = {},
-  ) => ({
-    event,
-    distinct_id: `u${user}`,
-    timestamp: new Date(start + hours * HOUR).toISOString(),
-    properties,
-  });
-  const capture = async (batch: readonly object[]) => {
-    const payload = { api_key: TOKEN, batch };
-    const response = await service.app.inject({ method: "POST", url: "/batch", payload });
-    expect(response.statusCode).toBe(200);
-  };
+  const change = (body: object) => service.done("PATCH", `experiments/${id}`, body);
+  const happen = (event: string, user: number | string, hours: number, properties: object = {}) =>
+    happenAt(event, `u${user}`, start + hours * HOUR_MS, properties);
 
   beforeAll(async () => {
-    service = await composeService(
-      readConfig(["--data", data], { HEDGEROW_PERSONAL_KEY: KEY, HEDGEROW_PROJECT_KEY: TOKEN }),
-      pino({ level: "silent" }),
-    );
-    const created = await done("POST", "experiments", {
+    service = await openExperimentsService();
+    ({ id } = await service.done("POST", "experiments", {
       name: "Button",
       feature_flag_key: "button",
       start_date: new Date(start).toISOString(),
       metrics: [MEAN],
-    });
-    id = created.id;
-    await capture(
+    }));
+    await service.capture(
       users.flatMap((user) => [
         happen("spent", user, -30, { amount: before(user) }),
         happen("$feature_flag_called", user, user < USERS / 2 ? 1 : 30, {
@@ -94,10 +55,7 @@ describe("what else can be asked of metrics", () => {
       ]),
     );
   });
-  afterAll(async () => {
-    await service.close();
-    rmSync(data, { recursive: true, force: true });
-  });
+  afterAll(() => service.close());
   const sumOf = (of: (user: number) => number, variant: string) =>
     users.filter((user) => variantOf(user) === variant).reduce((sum, user) => sum + of(user), 0);
 
@@ -120,12 +78,12 @@ describe("what else can be asked of metrics", () => {
     const [{ extended }] = corrected.variant_results;
     expect(extended.treatment.variance_reduction).toBeGreaterThan(0.99);
     expect(extended.absolute.estimate).toBeCloseTo(0.5, 1);
-    const results = await done("GET", `experiments/${id}/results`);
+    const results = await service.done("GET", `experiments/${id}/results`);
     expect(results.metrics[0].baseline.covariate_sum).toBe(corrected.baseline.covariate_sum);
     await change({ stats_config: { cuped: { enabled: true, lookback_days: 1 } } });
     // What was spent before lies more than a day before every exposure.
     expect((await analyse(MEAN)).baseline.covariate_sum).toBe(0);
-    const refused = await ask("PATCH", `experiments/${id}`, {
+    const refused = await service.send("PATCH", `experiments/${id}`, {
       stats_config: { cuped: { enabled: true, lookback_days: "x" } },
     });
     expect([refused.status, refused.body.attr]).toEqual([
@@ -202,7 +160,7 @@ describe("what else can be asked of metrics", () => {
       series: [node("opened"), node("bought")],
       exclusions: [node("refunded", { funnelFromStep: 0, funnelToStep: 1 })],
     };
-    await capture([
+    await service.capture([
       happen("opened", 0, 50),
       happen("bought", 0, 52),
       happen("opened", 2, 50),
@@ -236,13 +194,13 @@ describe("what else can be asked of metrics", () => {
       return body.total_exposures;
     };
     expect(await exposed()).toEqual({ control: USERS / 2, test: USERS / 2 });
-    const epoch = new Date(start + 10 * HOUR).toISOString();
+    const epoch = new Date(start + 10 * HOUR_MS).toISOString();
     await change({ exposure_criteria: { exposure_epoch: epoch } });
     expect(await exposed()).toEqual({ control: USERS / 4, test: USERS / 4 });
     expect((await analyse(MEAN)).baseline.number_of_samples).toBe(USERS / 4);
     await change({ exposure_criteria: { exposure_epoch: null } });
     expect(await exposed()).toEqual({ control: USERS / 2, test: USERS / 2 });
-    const refused = await ask("PATCH", `experiments/${id}`, {
+    const refused = await service.send("PATCH", `experiments/${id}`, {
       exposure_criteria: { exposure_epoch: "soon" },
     });
     expect([refused.status, refused.body.attr]).toEqual([400, "exposure_criteria__exposure_epoch"]);
@@ -250,10 +208,10 @@ describe("what else can be asked of metrics", () => {
   });
 
   it("[XM-11] tells how a metric stood at the end of each day, by the project's calendar", async () => {
-    const { metrics } = await done("GET", `experiments/${id}`);
+    const { metrics } = await service.done("GET", `experiments/${id}`);
     const [{ uuid }] = metrics;
     const path = `experiments/${id}/timeseries_results?metric_uuid=${uuid}`;
-    const { timeseries, ...rest } = await done("GET", path);
+    const { timeseries, ...rest } = await service.done("GET", path);
     expect(rest).toMatchObject({ experiment_id: id, metric_uuid: uuid, status: "completed" });
     const days = Object.keys(timeseries);
     expect(days[0]).toBe(new Date(start).toISOString().slice(0, 10));
@@ -266,17 +224,17 @@ describe("what else can be asked of metrics", () => {
     const [low, high] = today.extended.difference.interval;
     const [tight, loose] = whole.extended.absolute.interval;
     expect(low < tight && loose < high).toBe(true);
-    const dayAt = (hours: number) => new Date(start + hours * HOUR).toISOString().slice(0, 10);
+    const dayAt = (hours: number) => new Date(start + hours * HOUR_MS).toISOString().slice(0, 10);
     for (const day of days) {
       const exposed = [1, 30].filter((hours) => dayAt(hours) <= day).length;
       expect(timeseries[day].baseline.number_of_samples).toBe((exposed * USERS) / 4);
     }
-    await done("PATCH", "", { timezone: "Pacific/Kiritimati" });
-    const [zoned] = Object.keys((await done("GET", path)).timeseries);
-    await done("PATCH", "", { timezone: "UTC" });
+    await service.done("PATCH", "", { timezone: "Pacific/Kiritimati" });
+    const [zoned] = Object.keys((await service.done("GET", path)).timeseries);
+    await service.done("PATCH", "", { timezone: "UTC" });
     expect(zoned).toBe(dayAt(14));
     const refused = async (query: string) =>
-      (await ask("GET", `experiments/${id}/timeseries_results${query}`)).body;
+      (await service.send("GET", `experiments/${id}/timeseries_results${query}`)).body;
     expect(await refused("")).toMatchObject({ code: "required", attr: "metric_uuid" });
     expect((await refused("?metric_uuid=x")).code).toBe("not_found");
   });
@@ -291,7 +249,7 @@ describe("what else can be asked of metrics", () => {
     };
     const { metrics } = await change({ metrics: [MEAN, ratio] });
     for (const metric of metrics) {
-      const { timeseries } = await done(
+      const { timeseries } = await service.done(
         "GET",
         `experiments/${id}/timeseries_results?metric_uuid=${metric.uuid}`,
       );
@@ -315,7 +273,7 @@ describe("what else can be asked of metrics", () => {
     const { metrics } = await change({
       metrics: [{ ...MEAN, metric_type: "quantile", quantile: 0.5 }],
     });
-    const answer = await done(
+    const answer = await service.done(
       "GET",
       `experiments/${id}/timeseries_results?metric_uuid=${metrics[0].uuid}`,
     );
@@ -324,7 +282,7 @@ describe("what else can be asked of metrics", () => {
   });
 
   it("[XM-12] leaves out events of test accounts, by filters of events and of persons", async () => {
-    await capture([
+    await service.capture([
       happen("$set", 0, 1, { $set: { email: "ada@example.org" } }),
       happen("$set", 1, 1, { $set: { email: "bob@else.org" } }),
       happen("$identify", 0, 1, { $anon_distinct_id: "anonymous" }),
@@ -334,7 +292,7 @@ describe("what else can be asked of metrics", () => {
       { key: "email", type: "person", operator: "not_icontains", value: "@EXAMPLE.org" },
       { key: "internal", type: "event", operator: "is_not", value: "true" },
     ];
-    const project = await done("PATCH", "", { test_account_filters: filters });
+    const project = await service.done("PATCH", "", { test_account_filters: filters });
     expect(project.test_account_filters).toEqual(filters);
     const test = async () => (await analyse(MEAN)).variant_results[0];
     const all = await test();
@@ -347,11 +305,11 @@ describe("what else can be asked of metrics", () => {
       ...before.total_exposures,
       control: before.total_exposures.control - 1,
     });
-    await done("PATCH", "", { test_account_filters: [] });
+    await service.done("PATCH", "", { test_account_filters: [] });
     expect((await test()).sum).toBeCloseTo(all.sum, 6);
     await change({ exposure_criteria: null });
     const refused = async (test_account_filters: unknown) =>
-      (await ask("PATCH", "", { test_account_filters })).body.attr;
+      (await service.send("PATCH", "", { test_account_filters })).body.attr;
     expect(await refused([{ key: "a", type: "cohort" }])).toBe("test_account_filters__0__type");
     expect(await refused([{ value: "a" }])).toBe("test_account_filters__0__key");
     expect(await refused([5])).toBe("test_account_filters__0");

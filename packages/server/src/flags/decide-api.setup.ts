@@ -17,6 +17,8 @@ import { publicApi } from "../http/public-api.ts";
 import type { PersonStore } from "../persons/person-store.ts";
 import { createCompiledFlags } from "./compiled-flags.ts";
 import { decideRoutes } from "./decide.routes.ts";
+import { someFlag } from "./flag-store.contract.ts";
+import type { FlagRecord } from "./flag-store.ts";
 
 export const TOKEN = "phc_decide_test";
 
@@ -85,31 +87,11 @@ export async function openDecideApi(
     faults,
     pendingPersons,
     persons: stored,
-    async createFlag(key: string, filters: JsonObject, more: JsonObject = {}) {
+    async createFlag(key: string, filters: JsonObject, more: Partial<FlagRecord> = {}) {
       const { revision } = await flagStore.definitions(1);
       const created = await flagStore.create(
         1,
-        {
-          key,
-          name: "",
-          active: true,
-          deleted: false,
-          filters,
-          ensureExperienceContinuity: false,
-          bucketingIdentifier: "distinct_id",
-          evaluationRuntime: "all",
-          evaluationContexts: [],
-          tags: [],
-          isRemoteConfiguration: false,
-          sealedPayloads: null,
-          rollbackConditions: null,
-          performedRollback: false,
-          hasEnrichedAnalytics: false,
-          createdAt: now,
-          lastCalledAt: null,
-          creationContext: "feature_flags",
-          ...more,
-        },
+        someFlag({ key, filters, createdAt: now, ...more }),
         { authorId: null, now, ifRevision: revision },
       );
       if (typeof created === "string") throw new Error(created);

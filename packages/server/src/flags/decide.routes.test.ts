@@ -563,7 +563,8 @@ describe("flags of which one cannot be evaluated", () => {
 });
 
 describe("experience continuity", () => {
-  it("[DC-12] keeps the anonymous variant after identification, and for good", async () => {
+  /** With a flag of ten variants, which stay with whoever got one; its variant for a request. */
+  const openWithKeptFlag = async () => {
     const api = await openDecideApi();
     const variants = Array.from({ length: 10 }, (_, n) => ({
       key: `v${n}`,
@@ -575,6 +576,11 @@ describe("experience continuity", () => {
       { ensureExperienceContinuity: true },
     );
     const variantOf = async (body: object) => (await api.ask(body)).json().flags.kept.variant;
+    return { api, variantOf };
+  };
+
+  it("[DC-12] keeps the anonymous variant after identification, and for good", async () => {
+    const { api, variantOf } = await openWithKeptFlag();
     const before = await variantOf({ distinct_id: "anonymous-1" });
     const known = "user-50";
     await api.persons.applyEvents([api.event("seen", known, {})]);
@@ -586,17 +592,7 @@ describe("experience continuity", () => {
   });
 
   it("[DC-12] keeps what is stored for the anonymous id's person, and stores it where one of two lacks it", async () => {
-    const api = await openDecideApi();
-    const variants = Array.from({ length: 10 }, (_, n) => ({
-      key: `v${n}`,
-      rollout_percentage: 10,
-    }));
-    await api.createFlag(
-      "kept",
-      { ...everyone, multivariate: { variants } },
-      { ensureExperienceContinuity: true },
-    );
-    const variantOf = async (body: object) => (await api.ask(body)).json().flags.kept.variant;
+    const { api, variantOf } = await openWithKeptFlag();
     await api.persons.applyEvents([api.event("seen", "tablet", {})]);
     const first = await variantOf({ distinct_id: "tablet", $anon_distinct_id: "first-id" });
     expect(first).toBe(await variantOf({ distinct_id: "first-id" }));

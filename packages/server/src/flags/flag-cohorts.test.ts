@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { withResolvers } from "../platform/with-resolvers.ts";
 import { createFlagCohorts } from "./flag-cohorts.ts";
 import { openFlagsApi } from "./flags-api.setup.ts";
 
@@ -45,10 +46,7 @@ describe("cohorts of whom a flag is on for", () => {
 
   test("[CO-35] that are broken off by the end of the process say so, and keep who was added", async () => {
     let next = () => {};
-    let added = () => {};
-    const areFirstAdded = new Promise<void>((resolve) => {
-      added = resolve;
-    });
+    const { promise: areFirstAdded, resolve: added } = withResolvers();
     const faults: unknown[] = [];
     const flagCohorts = create(
       async function* () {
@@ -84,10 +82,7 @@ describe("cohorts of whom a flag is on for", () => {
       "out of order",
     );
     const faults: unknown[] = [];
-    let fail = () => {};
-    const isToFail = new Promise<void>((resolve) => {
-      fail = resolve;
-    });
+    const { promise: isToFail, resolve: fail } = withResolvers();
     const late = create(
       async function* () {
         await isToFail;

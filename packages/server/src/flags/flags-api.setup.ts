@@ -16,7 +16,7 @@ import { createExperimentStore } from "../engines/sql/experiment-store.ts";
 import { createFlagStore } from "../engines/sql/flag-store.ts";
 import { createMembershipStore } from "../engines/sql/membership-store.ts";
 import { createPersonRecords } from "../engines/sql/person-records.ts";
-import { createPersonStore } from "../engines/sql/person-store.ts";
+import { plainPersonStore } from "../engines/sql/plain-person-store.setup.ts";
 import { projectsAndUsers } from "../engines/sql/projects-and-users.setup.ts";
 import { openTemporarySqlite } from "../engines/sql/sql-engines.contract.ts";
 import { createPendingPersons } from "../events/pending-persons.ts";
@@ -105,11 +105,7 @@ export async function openFlagsApi({
   const reportFault = (error: unknown) => {
     throw error;
   };
-  const persons = createPersonStore(database, {
-    continuityFlagKeys: () => [],
-    onGroupTypeAdded: () => {},
-    reportFault,
-  });
+  const persons = plainPersonStore(database);
   const memberships = createMembershipStore(database);
   const cohorts = createCohorts({
     cohortStore,

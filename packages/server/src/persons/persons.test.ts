@@ -6,6 +6,7 @@ import { appliedNow } from "../events/applied-now.ts";
 import { sampleEvent } from "../events/event-log.contract.ts";
 import { temporaryPipeline } from "../events/pipeline.setup.ts";
 import type { Step } from "../events/steps/step.ts";
+import { withResolvers } from "../platform/with-resolvers.ts";
 import { createPersons } from "./persons.ts";
 
 test("[PR-13] a deletion with events is refused while events are stored late, and does nothing by half", async () => {
@@ -44,10 +45,7 @@ test("[PR-13] a deletion with events is refused while events are stored late, an
 
 test("[PR-19] deleting and splitting are refused while what was captured before is not applied, in a lane or behind it", async () => {
   const pipeline = temporaryPipeline();
-  let release = () => {};
-  const released = new Promise<void>((resolve) => {
-    release = resolve;
-  });
+  const { promise: released, resolve: release } = withResolvers();
   const step: Step = {
     name: "hold",
     run: async (entries) => {

@@ -2,32 +2,19 @@ import { v7 } from "uuid";
 import { cohortStoreContract } from "../../cohorts/cohort-store.contract.ts";
 import { createCohortStore } from "./cohort-store.ts";
 import { createFlagStore } from "./flag-store.ts";
-import { createPersonStore } from "./person-store.ts";
+import { plainPersonStore } from "./plain-person-store.setup.ts";
 import { projectsAndUsers } from "./projects-and-users.setup.ts";
 import { describeEachSqlEngine } from "./sql-engines.contract.ts";
 
 describeEachSqlEngine("CohortStore", (open) => {
   cohortStoreContract(async () => {
     const database = await open();
-    const persons = createPersonStore(database, {
-      continuityFlagKeys: () => [],
-      onGroupTypeAdded: () => {},
-      reportFault: () => {},
-    });
+    const persons = plainPersonStore(database);
     let position = 0;
     return {
       store: createCohortStore(database),
       flagStore: createFlagStore(database),
       ...(await projectsAndUsers(database)),
-      async cohortIdsOf(personId) {
-        const rows = await database.reads
-          .selectFrom("cohort_members")
-          .select("cohort_id")
-          .where("person_id", "=", personId)
-          .orderBy("cohort_id")
-          .execute();
-        return rows.map(({ cohort_id }) => cohort_id);
-      },
       async mergePersons(projectId, from, into) {
         const now = new Date();
         const event = {

@@ -7,8 +7,8 @@ import {
   type UpdateObject,
 } from "kysely";
 import type {
+  Definition,
   DefinitionWrite,
-  EventDefinition,
 } from "../../event-definitions/event-definition-store.ts";
 import { keepActivity } from "./activity-log.ts";
 import {
@@ -25,23 +25,6 @@ import type { SqlDatabase } from "./sql-database.ts";
 
 type Table = "event_definitions" | "property_definitions";
 
-/** What definitions of events and of properties have in common. */
-type Common = Pick<
-  EventDefinition,
-  | "id"
-  | "projectId"
-  | "name"
-  | "description"
-  | "createdAt"
-  | "updatedAt"
-  | "updatedById"
-  | "verified"
-  | "verifiedAt"
-  | "verifiedById"
-  | "hidden"
-  | "tags"
->;
-
 /** Columns of a definition that nobody has touched yet. */
 export const UNTOUCHED = {
   description: null,
@@ -55,7 +38,7 @@ export const UNTOUCHED = {
 } as const;
 
 /** The common columns of the given fields. */
-export function encodeCommon(change: Partial<Common>) {
+export function encodeCommon(change: Partial<Definition>) {
   const { description, verified, verifiedAt, verifiedById, hidden, tags } = change;
   return {
     ...(description === undefined ? {} : { description }),
@@ -81,7 +64,7 @@ export function decodeCommon(row: {
   readonly verified_at: number | null;
   readonly verified_by: number | null;
   readonly hidden: number;
-}): Common {
+}): Definition {
   return {
     id: row.uuid,
     projectId: row.project_id,
@@ -98,7 +81,7 @@ export function decodeCommon(row: {
   };
 }
 
-export function encodeInstantOrNull(value: Date | null): number | null {
+function encodeInstantOrNull(value: Date | null): number | null {
   return value === null ? null : encodeInstant(value);
 }
 
@@ -118,13 +101,13 @@ interface CommonQuery {
 }
 
 /** Rows of one kind of definitions: whatever does not depend on the kind is done here. */
-export function createDefinitionRows<Name extends Table, Definition extends Common>(
+export function createDefinitionRows<Name extends Table, Kind extends Definition>(
   { reads, writes }: Pick<SqlDatabase, "reads" | "writes">,
-  { table, decode }: { table: Name; decode: (row: Selectable<Schema[Name]>) => Definition },
+  { table, decode }: { table: Name; decode: (row: Selectable<Schema[Name]>) => Kind },
 ) {
   // Both tables have the columns that are used here, with the same types; the compiler looks at one.
   const common = table as "event_definitions";
-  const decodeRow = decode as (row: object) => Definition;
+  const decodeRow = decode as (row: object) => Kind;
 
   /** The definition with a value in a column that is unique within the project. */
   async function find(
@@ -132,7 +115,7 @@ export function createDefinitionRows<Name extends Table, Definition extends Comm
     column: "uuid" | "name",
     value: string,
     from: Pick<typeof reads, "selectFrom"> = reads,
-  ): Promise<Definition | undefined> {
+  ): Promise<Kind | undefined> {
     const row = await from
       .selectFrom(common)
       .selectAll()
@@ -149,8 +132,8 @@ export function createDefinitionRows<Name extends Table, Definition extends Comm
     create(
       row: Omit<Schema[Name], "id">,
       projectId: number,
-      { authorId, now, describe }: DefinitionWrite<Definition>,
-    ): Promise<Definition> {
+      { authorId, now, describe }: DefinitionWrite<Kind>,
+    ): Promise<Kind> {
       return writes.transaction().execute(async (transaction) => {
         const created = await transaction
           .insertInto(common)
@@ -169,8 +152,8 @@ export function createDefinitionRows<Name extends Table, Definition extends Comm
       projectId: number,
       id: string,
       columns: UpdateObject<Schema, Name, Name>,
-      { authorId, now, describe }: DefinitionWrite<Definition>,
-    ): Promise<Definition | undefined> {
+      { authorId, now, describe }: DefinitionWrite<Kind>,
+    ): Promise<Kind | undefined> {
       return writes.transaction().execute(async (transaction) => {
         const before = await find(projectId, "uuid", id, transaction);
         if (!before) return undefined;
@@ -196,7 +179,7 @@ export function createDefinitionRows<Name extends Table, Definition extends Comm
     delete(
       projectId: number,
       id: string,
-      { authorId, now, describe }: DefinitionWrite<Definition>,
+      { authorId, now, describe }: DefinitionWrite<Kind>,
     ): Promise<boolean> {
       return writes.transaction().execute(async (transaction) => {
         const deleted = await transaction
@@ -232,7 +215,7 @@ export function createDefinitionRows<Name extends Table, Definition extends Comm
       },
     ): Promise<{
       count: number;
-      found: readonly { readonly definition: Definition; readonly isMarked: boolean }[];
+      found: readonly { readonly definition: Kind; readonly isMarked: boolean }[];
     }> {
       const matching = reads
         .selectFrom(common)

@@ -4,6 +4,7 @@ import { expect, it } from "vitest";
 import { sampleEvent } from "../../events/event-log.contract.ts";
 import { HeldPersons } from "./held-persons.ts";
 import { createPersonStore } from "./person-store.ts";
+import { plainPersonStore } from "./plain-person-store.setup.ts";
 import { projectsAndUsers } from "./projects-and-users.setup.ts";
 import { describeEachSqlEngine } from "./sql-engines.contract.ts";
 
@@ -151,14 +152,7 @@ describeEachSqlEngine("persons that two processes apply events to", (open) => {
 describeEachSqlEngine("persons that an earlier version stored", (open) => {
   it("[PE-31] are read with the times of their properties", async () => {
     const database = await open();
-    const newStore = () =>
-      createPersonStore(database, {
-        continuityFlagKeys: () => [],
-        onGroupTypeAdded: () => {},
-        reportFault: (error: unknown) => {
-          throw error;
-        },
-      });
+    const newStore = () => plainPersonStore(database);
     const projectId = await (await projectsAndUsers(database)).newProject();
     const apply = (position: number, atMs: number, $set: JsonObject) => {
       const timestamp = new Date(atMs);

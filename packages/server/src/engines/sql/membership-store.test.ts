@@ -13,15 +13,6 @@ describeEachSqlEngine("MembershipStore", (open) => {
       store: createCohortStore(database),
       flagStore: createFlagStore(database),
       ...(await projectsAndUsers(database)),
-      async cohortIdsOf(personId) {
-        const rows = await database.reads
-          .selectFrom("cohort_members")
-          .select("cohort_id")
-          .where("person_id", "=", personId)
-          .orderBy("cohort_id")
-          .execute();
-        return rows.map(({ cohort_id }) => cohort_id);
-      },
       close: () => database.close(),
     };
   });

@@ -1,19 +1,13 @@
 import { personRecordsContract } from "../../persons/person-records.contract.ts";
 import { createPersonRecords } from "./person-records.ts";
-import { createPersonStore } from "./person-store.ts";
+import { plainPersonStore } from "./plain-person-store.setup.ts";
 import { projectsAndUsers } from "./projects-and-users.setup.ts";
 import { describeEachSqlEngine } from "./sql-engines.contract.ts";
 
 describeEachSqlEngine("PersonRecords", (open) => {
   personRecordsContract(async () => {
     const database = await open();
-    const store = createPersonStore(database, {
-      continuityFlagKeys: () => [],
-      onGroupTypeAdded: () => {},
-      reportFault: (error) => {
-        throw error;
-      },
-    });
+    const store = plainPersonStore(database);
     const { newProject, newStaticCohort } = await projectsAndUsers(database);
     return {
       store,

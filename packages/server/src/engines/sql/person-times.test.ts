@@ -2,20 +2,13 @@ import type { JsonObject } from "@hedgerow/core/json";
 import { describe, expect, it } from "vitest";
 import { sampleEvent } from "../../events/event-log.contract.ts";
 import { createPersonRecords } from "./person-records.ts";
-import { createPersonStore } from "./person-store.ts";
+import { plainPersonStore } from "./plain-person-store.setup.ts";
 import { projectsAndUsers } from "./projects-and-users.setup.ts";
 import { describeEachSqlEngine, type OpenDatabase } from "./sql-engines.contract.ts";
 
 async function openPersons(open: OpenDatabase) {
   const database = await open();
-  const newStore = () =>
-    createPersonStore(database, {
-      continuityFlagKeys: () => [],
-      onGroupTypeAdded: () => {},
-      reportFault: (error: unknown) => {
-        throw error;
-      },
-    });
+  const newStore = () => plainPersonStore(database);
   const projectId = await (await projectsAndUsers(database)).newProject();
   let store = newStore();
   let position = 0;

@@ -93,5 +93,15 @@ export async function projectsAndUsers(database: SqlDatabase) {
     database.membershipChanges.count++;
     return id;
   };
-  return { organizationId, newProject, newUser, newPerson, newStaticCohort };
+  /** Of the cohorts whose stored members a person is among. */
+  const cohortIdsOf = async (personId: number): Promise<number[]> => {
+    const rows = await database.reads
+      .selectFrom("cohort_members")
+      .select("cohort_id")
+      .where("person_id", "=", personId)
+      .orderBy("cohort_id")
+      .execute();
+    return rows.map(({ cohort_id }) => cohort_id);
+  };
+  return { organizationId, newProject, newUser, newPerson, newStaticCohort, cohortIdsOf };
 }
