@@ -109,7 +109,10 @@ await build({
   define: { PROGRAM: JSON.stringify(program) },
 });
 // What runs inside of the sandbox before transformations: scripts that are read as texts.
-const texts = ["core", "inspect", "url", "web", "fetch", "crypto", "intl", "buffer", "node"];
+const texts = [
+  ...["core", "inspect", "url", "web", "fetch", "crypto", "intl", "buffer", "node"],
+  "jsonwebtoken",
+];
 await build({
   entryPoints: texts.map((name) => join(guest, `${name}.ts`)),
   outdir: join(draft, "guest"),

@@ -52,6 +52,9 @@ const GUEST_MODULES: ReadonlySet<string> = new Set([
   "zlib",
 ]);
 
+/** Packages that the sandbox has where the source brings along none of its own. */
+const GUEST_PACKAGES: ReadonlySet<string> = new Set(["jsonwebtoken"]);
+
 /**
  * Packages that PostHog has for everybody and that are not here: most reach the network by
  * themselves. What asks for them is taken all the same, and fails where it uses them.
@@ -64,7 +67,6 @@ const ABSENT_PACKAGES: ReadonlySet<string> = new Set([
   "ethers",
   "faker",
   "generic-pool",
-  "jsonwebtoken",
   "pg",
   "snowflake-sdk",
   "stream",
@@ -318,6 +320,7 @@ function inMemory(
         if (found.kind === "file") return { path: found.path, namespace: SOURCES };
         if (found.kind === "exhausted") return { errors: [{ text: TOO_MANY_IMPORTS }] };
         if (found.kind === "empty") return { path, namespace: EMPTY };
+        if (GUEST_PACKAGES.has(bare)) return { path: bare, namespace: MODULES };
         if (isAbsent(bare)) return { path: `${ABSENT}${bare}`, namespace: MODULES };
         // Such code may never run, or expect to fail: it finds out when it runs.
         if (kind === "require-call" || kind === "dynamic-import") return { path, external: true };

@@ -12,7 +12,10 @@ export interface GuestTexts {
   readonly parts: Readonly<Record<string, string>>;
 }
 
-const PARTS = ["inspect", "url", "web", "fetch", "crypto", "intl", "buffer", "node"];
+const PARTS = [
+  ...["inspect", "url", "web", "fetch", "crypto", "intl", "buffer", "node"],
+  "jsonwebtoken",
+];
 
 /**
  * Reads the scripts. The bundled server has them beside its own files (`scripts/bundle.mjs`);

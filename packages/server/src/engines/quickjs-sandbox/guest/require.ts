@@ -23,6 +23,8 @@ export function requireGuest(name: unknown): unknown {
       return {};
     case "buffer":
       return part("buffer");
+    case "jsonwebtoken":
+      return part("jsonwebtoken");
     case "crypto":
       return part("crypto")["crypto"];
     case "node-fetch":
