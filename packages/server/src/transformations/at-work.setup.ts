@@ -163,11 +163,21 @@ export async function transformationsPipeline(
         write,
       );
       if (typeof transformation === "string") throw new Error(transformation);
+      const id = await this.configure(projectId, transformation.id, settings);
+      return { id, transformationId: transformation.id, label: `${name} (${id})` };
+    },
+
+    /** Makes a config of a transformation in a project and enables it; answers its id. */
+    async configure(
+      projectId: number,
+      transformationId: number,
+      settings: Parameters<typeof this.enable>[3] = {},
+    ): Promise<number> {
       const view = await configStore.create(
         projectId,
         {
-          ...{ transformationId: transformation.id, enabled: true, name: null, description: null },
-          order: settings.order ?? transformation.id,
+          ...{ transformationId, enabled: true, name: null, description: null },
+          order: settings.order ?? transformationId,
           ...{ config: settings.config ?? {}, secretKeys: [] },
           allowedHosts: settings.allowedHosts ?? [],
           ...{ problem: null, deleted: false },
@@ -177,8 +187,7 @@ export async function transformationsPipeline(
       );
       if (!view) throw new Error("the transformation is gone");
       await work.changed(projectId);
-      const { id } = view.config;
-      return { id, transformationId: transformation.id, label: `${name} (${id})` };
+      return view.config.id;
     },
 
     /** Changes a config as its owners do. */

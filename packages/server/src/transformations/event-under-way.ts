@@ -71,6 +71,8 @@ export class EventUnderWay implements GivenEvent, WriteOwner {
   counts: Count | undefined;
   /** Set where a run ended before it had passed all of its chain. */
   isLeft = false;
+  /** What it has to pass where it goes on with another run than it began with; all of that one's otherwise. */
+  chain: readonly Stage[] | undefined;
   /** Versions that gave it another uuid, in order. */
   #renamedBy: readonly string[] = NONE;
   /** Who dropped it. */

@@ -4,6 +4,7 @@ import type { LoggedEvent } from "@hedgerow/core/events/event";
 import type { Step, StepOccasion, StepOutcome } from "../events/steps/step.ts";
 import { withResolvers } from "../platform/with-resolvers.ts";
 import type { Chains } from "./chains.ts";
+import { continueChain } from "./continue-chain.ts";
 import { createLaneMemory, EventUnderWay, type LaneMemory } from "./event-under-way.ts";
 import type { Neighbours } from "./neighbours.ts";
 import type { PassedCounts } from "./passed-counts.ts";
@@ -209,6 +210,9 @@ async function passAll(
     // From now on it is this run's.
     halfway.delete(entry.position);
     known.isLeft = false;
+    if (known.chain && known.chain !== stages) {
+      known.chain = continueChain(known.chain, stages, (id) => known.trail.hasPassed(id));
+    }
     return known;
   });
   let passed: readonly EventUnderWay[] = [];
@@ -251,7 +255,11 @@ async function passAll(
   passed = firstLeft < 0 ? all : all.slice(0, firstLeft);
   if (leaving) {
     // What an event has passed it does not pass again with the next run.
-    for (const one of left) if (one.counts) halfway.set(one.entry.position, one);
+    for (const one of left) {
+      if (!one.counts) continue;
+      one.chain ??= stages;
+      halfway.set(one.entry.position, one);
+    }
   }
   const position = left[0]?.entry.position;
   if (leaving && position !== undefined) {
@@ -294,7 +302,11 @@ async function passStage(
   { journal, disable, neighbours, undo, beginAnew }: RunTransformationsDeps,
 ): Promise<void> {
   const events = chunk.filter(
-    ({ droppedBy, isLeft, trail }) => !droppedBy && !isLeft && !trail.hasPassed(stage.configId),
+    ({ droppedBy, isLeft, trail, chain }) =>
+      !droppedBy &&
+      !isLeft &&
+      !trail.hasPassed(stage.configId) &&
+      (chain === undefined || chain.includes(stage)),
   );
   if (events.length === 0 || stage.isTakenOut) return;
   if (cut.aborted) {
