@@ -241,11 +241,18 @@ export async function transformationsPipeline(
       return sum;
     },
 
-    /** How many events of a config it is known of how long they took. */
-    async timed(projectId: number, configId: number) {
+    /** Of how many events of a config it is known how long they took, and sums that it counted itself. */
+    async alsoCounted(projectId: number, configId: number) {
       await work.flush();
-      const hours = await records.hours({ projectId, configId });
-      return hours.flatMap(({ durations }) => Object.values(durations)).reduce((a, b) => a + b, 0);
+      let durations = 0;
+      const own: Record<string, number> = {};
+      for (const hour of await records.hours({ projectId, configId })) {
+        for (const count of Object.values(hour.durations)) durations += count;
+        for (const [name, { value }] of Object.entries(hour.ownMetrics)) {
+          own[name] = (own[name] ?? 0) + value;
+        }
+      }
+      return { durations, own };
     },
 
     /** Stops all that runs; the pipeline can be taken up again. */

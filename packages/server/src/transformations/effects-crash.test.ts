@@ -11,8 +11,9 @@ const ROUNDS = Number(process.env.HEDGEROW_CRASH_ROUNDS ?? 3);
 /** How a process dies: some time after its first acknowledgement, or after a call by itself. */
 type Death = { readonly afterMs: number } | readonly [after: DeadlyCall, at: number];
 
-/** Numbers its events by a counter in its storage, in turns, asks for a job for each and captures another. */
+/** Numbers its events by a counter in its storage, in turns, asks for a job for each, counts and captures another. */
 const NUMBERS = `export const jobs = { later() {} };
+  export const metrics = { numbered: "sum" };
   let turn = Promise.resolve();
   export function processEvent(event, meta) {
     if (event.event === "numbered") return event;
@@ -22,6 +23,7 @@ const NUMBERS = `export const jobs = { later() {} };
       if (n % 2 === 0) await meta.storage.set("even", n);
       else await meta.storage.del("even");
       await meta.jobs.later({ n, uuid: event.uuid }).runIn(50, "weeks");
+      meta.metrics.numbered.increment(1);
       event.properties.n = n;
       posthog.capture("numbered", { of: n });
       return n % 13 === 0 ? null : event;
@@ -106,12 +108,13 @@ async function expectExactlyTogether(deaths: readonly Death[]): Promise<void> {
   const left = passed - dropped;
   const countsOf = async ({ id }: { id: number }) => ({
     ...(await run.counts(projectId, id)),
-    durations: await run.timed(projectId, id),
+    ...(await run.alsoCounted(projectId, id)),
   });
   expect(await countsOf(config)).toEqual({
-    ...{ eventsIn: passed, eventsOut: left, dropped, failed: 0, durations: passed },
+    ...{ eventsIn: passed, eventsOut: left, dropped, failed: 0 },
+    ...{ durations: passed, own: { numbered: numbers.length } },
   });
-  const onTheirWay = { eventsIn: left, eventsOut: left, dropped: 0, durations: left };
+  const onTheirWay = { eventsIn: left, eventsOut: left, dropped: 0, durations: left, own: {} };
   expect(await countsOf(fails)).toEqual({ ...onTheirWay, failed });
   expect(await countsOf(last)).toEqual({ ...onTheirWay, failed: 0 });
   expect(run.faults).toEqual([]);

@@ -25,16 +25,18 @@ export function asked({ runAt, ...job }: NewJob): string {
 }
 
 /** What the events that pass with the line have come to, in short: most lines are of few events. */
-export function counted({ projectId, configId, hour, counts, durations }: HourTally): string {
+export function counted(tally: HourTally): string {
+  const { projectId, configId, hour, counts, durations, ownMetrics } = tally;
   const { eventsIn, dropped, failed } = counts;
   const numbers = [configId, hour.getTime(), eventsIn, dropped, failed] as const;
-  return encodeJson({ kind: "counted", projectId, numbers, durations });
+  const own = Object.keys(ownMetrics).length > 0 ? { ownMetrics } : undefined;
+  return encodeJson({ kind: "counted", projectId, numbers, durations, ...own });
 }
 
-function tallyOf({ projectId, numbers, durations }: CountedLine): HourTally {
+function tallyOf({ projectId, numbers, durations, ownMetrics = {} }: CountedLine): HourTally {
   const [configId, hourMs, eventsIn, dropped, failed] = numbers;
   const counts = { eventsIn, eventsOut: eventsIn - dropped, dropped, failed };
-  return { projectId, configId, hour: new Date(hourMs), counts, durations, ownMetrics: {} };
+  return { projectId, configId, hour: new Date(hourMs), counts, durations, ownMetrics };
 }
 
 interface CountedLine {
@@ -43,6 +45,8 @@ interface CountedLine {
   /** Config, hour, and how many came in, were dropped and failed. */
   readonly numbers: readonly [number, number, number, number, number];
   readonly durations: DurationCounts;
+  /** Absent where there are none. */
+  readonly ownMetrics?: HourTally["ownMetrics"];
 }
 
 type Line =

@@ -19,12 +19,19 @@ import type { GivenEvent, TextOutcome } from "./sandbox.ts";
 import type { Stage } from "./stage.ts";
 import type { WriteOwner } from "./storage-buffer.ts";
 import { createTrails, type Passing, type Trail } from "./trail.ts";
-import type { NewJob } from "./transformation-records.ts";
+import type { NewJob, OwnMetric } from "./transformation-records.ts";
 
 /** A job that an event asks for, with its line for the log. */
 export interface AskedJob {
   readonly job: NewJob;
   readonly line: string;
+}
+
+/** A number that a stage counted itself while it worked on an event. */
+export interface OwnCount {
+  readonly stage: Stage;
+  readonly name: string;
+  readonly metric: OwnMetric;
 }
 
 /** What an event came to in a stage, and in those before. */
@@ -69,6 +76,8 @@ export class EventUnderWay implements GivenEvent, WriteOwner {
   /** `released` once what became of it is durable. */
   ended: WriteOwner["ended"];
   counts: Count | undefined;
+  /** What stages counted themselves, until it is on its way to the disk. */
+  own: readonly OwnCount[] = NONE;
   /** Set where a run ended before it had passed all of its chain. */
   isLeft = false;
   /** What it has to pass where it goes on with another run than it began with; all of that one's otherwise. */

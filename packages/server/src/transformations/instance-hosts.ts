@@ -7,7 +7,7 @@ import type { PlaceRecords } from "../persons/geo-ip.ts";
 import { StoreUnavailable } from "../platform/store-unavailable.ts";
 import { captureFrom } from "./capture-from-transformation.ts";
 import { asked, stored } from "./event-effects.ts";
-import { type AskedJob, EventUnderWay, uuidOf } from "./event-under-way.ts";
+import { type AskedJob, EventUnderWay, type OwnCount, uuidOf } from "./event-under-way.ts";
 import {
   type InstanceHost,
   MAX_CAPTURES,
@@ -17,7 +17,13 @@ import {
 import type { Stage } from "./stage.ts";
 import type { StorageBuffer } from "./storage-buffer.ts";
 import type { TransformationJournal } from "./transformation-journal.ts";
-import type { ConfigRef, NewJob, TransformationJobs } from "./transformation-records.ts";
+import {
+  type ConfigRef,
+  joinOwnMetrics,
+  MAX_OWN_METRICS,
+  type NewJob,
+  type TransformationJobs,
+} from "./transformation-records.ts";
 
 /** Answers what running transformations ask of the service. */
 export interface InstanceHosts {
@@ -42,6 +48,7 @@ const TELL_AGAIN_MS = 10_000;
 /** Characters of one job, and of all that events of one config ask for before they pass. */
 const MAX_JOB_CHARS = 1_000_000;
 const MAX_ASKED_CHARS = 4_000_000;
+const MAX_METRIC_NAME_CHARS = 200;
 const NO_SDK = { name: "", version: "" };
 
 export function createInstanceHosts({
@@ -213,6 +220,7 @@ export function createInstanceHosts({
       owner.captured = owner.captured.filter(
         ({ properties }) => properties[FROM] !== stage.configId,
       );
+      owner.own = owner.own.filter((one) => one.stage.configId !== stage.configId);
     }
   }
 
@@ -268,7 +276,12 @@ export function createInstanceHosts({
           stage,
         ),
       locate: (address) => places.locate(address),
-      countMetric: (name, kind, value) => journal.countOwn(stage, name, { kind, value }),
+      countMetric(given, kind, value, cause) {
+        const name = given.slice(0, MAX_METRIC_NAME_CHARS);
+        const owner = ownerOf(cause);
+        if (owner) owner.own = countedToo(owner.own, { stage, name, metric: { kind, value } });
+        else journal.countOwn(stage, name, { kind, value });
+      },
     }),
 
     seal(events) {
@@ -311,6 +324,15 @@ export function createInstanceHosts({
       return addReady();
     },
   };
+}
+
+/** What an event's stages have counted, with one more; those that would be too many are left out. */
+function countedToo(some: readonly OwnCount[], more: OwnCount): readonly OwnCount[] {
+  const at = some.findIndex(({ stage, name }) => stage === more.stage && name === more.name);
+  const known = some[at];
+  if (known) return some.with(at, { ...more, metric: joinOwnMetrics(known.metric, more.metric) });
+  const ofStage = some.filter(({ stage }) => stage === more.stage);
+  return ofStage.length < MAX_OWN_METRICS ? [...some, more] : some;
 }
 
 function depthOf({ event, hops = 0 }: SandboxCause): number {

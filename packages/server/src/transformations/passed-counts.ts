@@ -1,10 +1,10 @@
 import { bucketOf } from "@hedgerow/core/transformations/durations";
 import type { LogLanes } from "../events/event-log.ts";
 import { counted } from "./event-effects.ts";
-import type { Count } from "./event-under-way.ts";
+import type { Count, OwnCount } from "./event-under-way.ts";
 import type { Stage } from "./stage.ts";
 import type { TransformationJournal } from "./transformation-journal.ts";
-import type { EventCounts, HourTally } from "./transformation-records.ts";
+import { type EventCounts, type HourTally, joinAllOwnMetrics } from "./transformation-records.ts";
 
 /** Counts the events of one run by what they came to in each stage. */
 export interface PassedCounts {
@@ -14,9 +14,11 @@ export interface PassedCounts {
   release(events: readonly CountedEvent[]): void;
 }
 
-/** What an event came to in the stages that it has passed. */
+/** What an event came to in the stages that it has passed, and what these counted themselves. */
 export interface CountedEvent {
   readonly counts: Count | undefined;
+  /** Is taken from it when it is counted. */
+  own: readonly OwnCount[];
 }
 
 /** Told of everything that is counted; for the operator's counters. */
@@ -38,7 +40,7 @@ export function createPassedCounts({
   clock,
 }: {
   lanes: Pick<LogLanes, "areEffectsMany">;
-  journal: Pick<TransformationJournal, "add">;
+  journal: Pick<TransformationJournal, "add" | "countOwn">;
   observer: CountsObserver;
   clock: () => Date;
 }): () => PassedCounts {
@@ -57,6 +59,10 @@ export function createPassedCounts({
           observer.counted(tally.counts);
           if (!areInLog) journal.add(tally);
         }
+        // What its code has counted since it was on its way to the disk is no event's.
+        for (const { own } of events) {
+          for (const { stage, name, metric } of own) journal.countOwn(stage, name, metric);
+        }
       },
     };
   };
@@ -65,25 +71,32 @@ export function createPassedCounts({
 interface Tally {
   readonly counts: { -readonly [Field in keyof EventCounts]: number };
   readonly durations: Record<string, number>;
+  ownMetrics: HourTally["ownMetrics"];
 }
 
 /** What events came to, by stage, in the hour of a time. */
-export function talliesOf(events: readonly CountedEvent[], at: Date): readonly HourTally[] {
+function talliesOf(events: readonly CountedEvent[], at: Date): readonly HourTally[] {
   const byStage = new Map<Stage, Tally>();
-  for (const { counts } of events) {
-    for (let one = counts; one; one = one.before) add(tallyOf(one.stage), one);
+  for (const event of events) {
+    for (let one = event.counts; one; one = one.before) add(tallyOf(one.stage), one);
+    if (event.own.length === 0) continue;
+    for (const { stage, name, metric } of event.own) {
+      const tally = tallyOf(stage);
+      tally.ownMetrics = joinAllOwnMetrics(tally.ownMetrics, { [name]: metric });
+    }
+    event.own = [];
   }
   const hour = new Date(Math.floor(at.getTime() / HOUR_MS) * HOUR_MS);
   return [...byStage].map(([{ projectId, configId }, tally]) => ({
     ...{ projectId, configId, hour },
     ...tally,
-    ownMetrics: {},
   }));
 
   function tallyOf(stage: Stage): Tally {
     let tally = byStage.get(stage);
     if (!tally) {
-      tally = { counts: { eventsIn: 0, eventsOut: 0, dropped: 0, failed: 0 }, durations: {} };
+      const counts = { eventsIn: 0, eventsOut: 0, dropped: 0, failed: 0 };
+      tally = { counts, durations: {}, ownMetrics: {} };
       byStage.set(stage, tally);
     }
     return tally;

@@ -154,7 +154,7 @@ export interface InstanceHost {
   undoStored?(events: readonly GivenEvent[]): void;
   /** What `meta.geoip.locate` answers (MaxMind's record of a city); null when nothing is known. */
   locate(address: string): Promise<Json | null>;
-  countMetric(name: string, kind: "sum" | "max" | "min", value: number): void;
+  countMetric(name: string, kind: "sum" | "max" | "min", value: number, cause: SandboxCause): void;
 }
 
 export interface InstanceSettings {

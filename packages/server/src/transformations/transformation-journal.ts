@@ -9,8 +9,8 @@ import {
 } from "./transformation-records.ts";
 
 /**
- * What transformations count themselves, and lines about them, gathered in memory and written now and
- * then. What events come to is counted elsewhere; it comes here where it cannot go to the log.
+ * Lines about transformations, and what they count themselves outside of events, gathered in memory and
+ * written now and then. Counts of events come here where they cannot go to the log.
  */
 export interface TransformationJournal {
   add(tally: HourTally): void;
@@ -29,7 +29,6 @@ export interface JournalLine {
 }
 
 const HOUR_MS = 3_600_000;
-const MAX_OWN_METRICS = 50;
 /** Lines of one config between two writings. */
 const MAX_LINES = 500;
 
@@ -102,9 +101,6 @@ export function createTransformationJournal({
 
     countOwn({ projectId, configId }, name, metric) {
       const hour = new Date(Math.floor(clock().getTime() / HOUR_MS) * HOUR_MS);
-      const known = tallies.get(keyOf({ configId, hour }));
-      const names = Object.keys(known?.ownMetrics ?? {});
-      if (names.length >= MAX_OWN_METRICS && !names.includes(name)) return;
       const counts = { eventsIn: 0, eventsOut: 0, dropped: 0, failed: 0 };
       const ownMetrics = { [name]: metric };
       add({ projectId, configId, hour, counts, durations: {}, ownMetrics });

@@ -5,6 +5,7 @@ import {
   EVENT_JOBS,
   type HourTally,
   MAX_LOG_LINES,
+  MAX_OWN_METRICS,
   type TransformationEffects,
   type TransformationJobs,
   type TransformationLogEntry,
@@ -102,12 +103,38 @@ export function describeTransformationRecords(open: () => Promise<Transformation
         });
       await records.addTallies([own(1, 5, 5)]);
       await records.addTallies([own(2, 3, 7)]);
+      // No sum is larger than what can be told.
+      const large = { ownMetrics: { sum: { kind: "sum", value: Number.MAX_VALUE } } } as const;
+      const other = await fixture.newConfig();
+      await records.addTallies([tally(other, large)]);
+      await records.addTallies([tally(other, large)]);
+      expect(await records.hours(other)).toMatchObject([large]);
       const [hour] = await records.hours(config);
       expect(Object.entries(hour?.ownMetrics ?? {})).toEqual([
         ["sum", { kind: "sum", value: 3 }],
         ["__proto__", { kind: "max", value: 5 }],
         ["min", { kind: "min", value: 5 }],
       ]);
+    });
+
+    test("[TP-81] keep a number of names that transformations count by", async () => {
+      const { records } = fixture;
+      const config = await fixture.newConfig();
+      const named = (from: number, count: number) =>
+        tally(config, {
+          ownMetrics: Object.fromEntries(
+            Array.from({ length: count }, (_, n) => [`n${from + n}`, { kind: "sum", value: 1 }]),
+          ),
+        });
+      await records.addTallies([named(0, MAX_OWN_METRICS - 1)]);
+      await records.addTallies([named(0, MAX_OWN_METRICS + 10)]);
+      const [hour] = await records.hours(config);
+      const names = Object.keys(hour?.ownMetrics ?? {});
+      expect(names).toHaveLength(MAX_OWN_METRICS);
+      expect(hour?.ownMetrics).toMatchObject({
+        n0: { value: 2 },
+        [`n${MAX_OWN_METRICS - 1}`]: { value: 1 },
+      });
     });
 
     test("of configs that are gone are left out, and others taken", async () => {

@@ -28,7 +28,7 @@ export interface OwnMetric {
 export function joinOwnMetrics(before: OwnMetric, { kind, value }: OwnMetric): OwnMetric {
   switch (kind) {
     case "sum":
-      return { kind, value: before.value + value };
+      return { kind, value: finite(before.value + value) };
     case "max":
       return { kind, value: Math.max(before.value, value) };
     case "min":
@@ -36,7 +36,15 @@ export function joinOwnMetrics(before: OwnMetric, { kind, value }: OwnMetric): O
   }
 }
 
-/** Counts of several numbers as one. */
+/** No store keeps more than the largest number. */
+function finite(value: number): number {
+  return Math.max(-Number.MAX_VALUE, Math.min(Number.MAX_VALUE, value));
+}
+
+/** Numbers that a transformation counts itself, of one config and hour. */
+export const MAX_OWN_METRICS = 50;
+
+/** Counts of several numbers as one; those that would be too many are left out. */
 export function joinAllOwnMetrics(
   before: Readonly<Record<string, OwnMetric>>,
   later: Readonly<Record<string, OwnMetric>>,
@@ -44,6 +52,7 @@ export function joinAllOwnMetrics(
   const all = new Map(Object.entries(before));
   for (const [name, metric] of Object.entries(later)) {
     const known = all.get(name);
+    if (!known && all.size >= MAX_OWN_METRICS) continue;
     all.set(name, known ? joinOwnMetrics(known, metric) : metric);
   }
   return Object.fromEntries(all);

@@ -439,7 +439,8 @@ export class GuestInstance {
     const [name, operation, value] = Array.isArray(told) ? told : [];
     if (typeof name !== "string" || typeof value !== "number") return;
     if (operation !== "sum" && operation !== "max" && operation !== "min") return;
-    this.#platform.send({ kind: "metric", instance: this.key, name, operation, value });
+    const cause = this.#machine.current.cause ?? this.#batches.oldestWaiting;
+    this.#platform.send({ kind: "metric", instance: this.key, cause, name, operation, value });
   }
 
   #flushLog(): void {

@@ -265,9 +265,11 @@ export class SandboxInstance implements Instance {
       case "ask":
         this.#takeAsk(message);
         break;
-      case "metric":
-        this.settings.host.countMetric(message.name, message.operation, message.value);
+      case "metric": {
+        const { name, operation, value, cause } = message;
+        this.settings.host.countMetric(name, operation, value, { event: this.#eventOf(cause) });
         break;
+      }
       case "log":
         this.settings.host.log(message.lines);
         break;

@@ -160,6 +160,8 @@ export type FromThread =
   | {
       readonly kind: "metric";
       readonly instance: number;
+      /** The event or call that counts; where it is not known, the event that has waited longest. */
+      readonly cause: GuestCause | null;
       readonly name: string;
       readonly operation: "sum" | "max" | "min";
       readonly value: number;
