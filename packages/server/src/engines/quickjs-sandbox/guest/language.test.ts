@@ -15,6 +15,12 @@ it.each([
   `new Float64Array([1234.5, 2]).toLocaleString("de")`,
   "[].toLocaleString()",
   "new WeakRef({ a: 1 }).deref()",
+  "[5, 1, 4].sort((a, b) => a > b)",
+  "[{ at: 1 }, { at: 3 }, { at: 2 }].toSorted((a, b) => a.at < b.at)",
+  "[undefined, 5, , 1, 4].sort((a, b) => a > b).join()",
+  "[5, 1, undefined, 4].sort((a, b) => a - b).join()",
+  "Array.prototype.sort.call({ length: 2, 0: 'b', 1: 'a' }, (a, b) => a > b)",
+  "[Array.prototype.sort.name, Array.prototype.sort.length, [2, 1].sort(undefined)]",
   "((weak) => [weak instanceof WeakRef, String(weak), WeakRef.name])(new WeakRef([]))",
 ])("[TS-17] %s is what it is in Node.js", async (expression) => {
   const source = `function processEvent(event) { event.properties = { seen: ${expression} }; return event }`;

@@ -22,6 +22,8 @@ export function completeLanguage(): void {
   localizeLists(Object.getPrototypeOf(Uint8Array.prototype) as object);
 
   giveDates();
+  sortAsV8("sort");
+  sortAsV8("toSorted");
   // What `using` asks for.
   for (const name of ["dispose", "asyncDispose"]) {
     if (!(name in Symbol)) {
@@ -60,4 +62,31 @@ function localizeLists(prototype: object): void {
     },
   }.toLocaleString;
   put(prototype, "toLocaleString", method);
+}
+
+/**
+ * What compares by yes and no (`a > b`) never says that one comes before another, so that V8 leaves
+ * all in their order, while QuickJS moves some.
+ */
+function sortAsV8(name: "sort" | "toSorted"): void {
+  const native = Array.prototype[name] as AnyFunction;
+  const method = {
+    [name](this: unknown[], compare: unknown): unknown {
+      if (typeof compare !== "function") return apply(native, this, [compare]);
+      let first: unknown;
+      // The first two: nobody is asked about what is undefined.
+      for (let at = 0; at < this.length; at += 1) {
+        const value = this[at];
+        if (value === undefined) continue;
+        if (first === undefined) {
+          first = value;
+          continue;
+        }
+        if (typeof compare(first, value) !== "boolean") break;
+        return apply(native, this, [() => 0]);
+      }
+      return apply(native, this, [compare]);
+    },
+  }[name];
+  put(Array.prototype, name, method);
 }
