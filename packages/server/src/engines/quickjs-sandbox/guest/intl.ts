@@ -13,7 +13,11 @@ export function makePart(core: GuestCore): Record<string, unknown> {
     if (typeof value === "bigint") return { bigint: String(value) };
     if (value instanceof Date) return { number: String(value.getTime()) };
     if (value === undefined) return { absent: true };
-    if (Array.isArray(value)) return { list: value.map(plain) };
+    if (typeof value !== "object" || value === null || value instanceof String) {
+      return { text: String(value) };
+    }
+    // Lists of any kind, a `Set` too.
+    if (Symbol.iterator in value) return { list: [...(value as Iterable<unknown>)].map(plain) };
     return { text: String(value) };
   }
 
@@ -65,7 +69,9 @@ export function makePart(core: GuestCore): Record<string, unknown> {
     const traps: ProxyHandler<typeof Formatter> = {
       apply: (target, _self, [locales, options]) => new target(locales, options),
     };
-    return new Proxy(Formatter, Object.setPrototypeOf(traps, null));
+    const callable = new Proxy(Formatter, Object.setPrototypeOf(traps, null));
+    core.put(Formatter.prototype, "constructor", callable);
+    return callable;
   }
 
   function plainOptions(options: unknown): unknown {
