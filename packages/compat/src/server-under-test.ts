@@ -10,7 +10,7 @@ import { afterAll, beforeAll, beforeEach } from "vitest";
 import { eventually } from "./eventually.ts";
 
 /** The built command, as users run it. */
-export const COMMAND = fileURLToPath(new URL("../../server/bin/hedgerow.js", import.meta.url));
+const COMMAND = fileURLToPath(new URL("../../server/bin/hedgerow.js", import.meta.url));
 
 /** Keys that every server under test is first booted with. */
 export const PROJECT_KEY = "phc_compatProjectKey0123456789";

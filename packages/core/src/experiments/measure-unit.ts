@@ -1,7 +1,6 @@
 import type { TimeZone } from "../flags/zoned-date.ts";
 import { type FunnelEvent, furthestStep, stepsDoneInAnyOrder } from "./funnel.ts";
 import { type FunnelMetric, type RetentionMetric, startOfUnit, TIME_UNIT_MS } from "./metric.ts";
-import { comesBack, type Retention } from "./retention.ts";
 
 /**
  * How many of a funnel's steps a unit did; step 0 of its events is the exposure, of which there must be
@@ -24,9 +23,16 @@ export function stepsReached(events: readonly FunnelEvent[], metric: FunnelMetri
   return Math.max(0, reached);
 }
 
+/** Whether a unit started, and came back. */
+export interface Retention {
+  readonly started: boolean;
+  readonly retained: boolean;
+}
+
 /**
- * Whether a unit started and came back, by the zone's calendar: its events with step 0 for starts, 1 for
- * completions.
+ * Whether a unit started and came back, by the zone's calendar (statistics 1.2): the first or last start
+ * at or after the exposure, and a completion between `windowStart` and `windowEnd` units later. Its
+ * events with step 0 are starts, those with 1 completions.
  */
 export function retentionOfUnit(
   events: readonly FunnelEvent[],
@@ -54,7 +60,6 @@ export function createUnitRetention(
       ? Number.POSITIVE_INFINITY
       : exposureMs + metric.conversionWindowMs;
   const beginningOf = startOfUnit(metric.unit, zone);
-  const rule = { ...metric, unit: TIME_UNIT_MS[metric.unit] };
   let first = Number.POSITIVE_INFINITY;
   let last = Number.NEGATIVE_INFINITY;
   // Beginnings of their units; of many in one the first alone.
@@ -72,9 +77,21 @@ export function createUnitRetention(
     outcome() {
       if (first > last) return { started: false, retained: false };
       const start = metric.startHandling === "first_seen" ? first : last;
-      return { started: true, retained: comesBack(beginningOf(start), completions, rule) };
+      return { started: true, retained: comesBack(beginningOf(start), completions, metric) };
     },
   };
+}
+
+/** Whether a completion lies in the window after a start, all told by the beginnings of their units. */
+function comesBack(
+  start: number,
+  completions: readonly number[],
+  { unit, windowStart, windowEnd }: RetentionMetric,
+): boolean {
+  return completions.some((completion) => {
+    const units = (completion - start) / TIME_UNIT_MS[unit];
+    return units >= windowStart && units <= windowEnd;
+  });
 }
 
 /**

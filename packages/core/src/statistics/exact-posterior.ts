@@ -61,7 +61,7 @@ export function normalPosterior(mean: number, sd: number): Posterior {
 }
 
 /** P(first > second) of two independent posteriors, right also where it is small. */
-export function chanceToExceed(first: Posterior, second: Posterior): number {
+function chanceToExceed(first: Posterior, second: Posterior): number {
   return integrate((x) => first.density(x) * second.cdf(x), cutsWithin(first, [second]));
 }
 

@@ -2,7 +2,9 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { furthestStep, stepsDoneInAnyOrder } from "../experiments/funnel.ts";
-import { retentionOf } from "../experiments/retention.ts";
+import { retentionOfUnit } from "../experiments/measure-unit.ts";
+import type { RetentionMetric } from "../experiments/metric.ts";
+import { createTimeZone } from "../flags/zoned-date.ts";
 import { type Estimate, estimateOf, type Moments, momentsOf } from "./arm.ts";
 import { betaCdf, betaQuantile, betaSf } from "./beta-distribution.ts";
 import { adjustArms, adjustedLift, adjustedLiftParts, withinArmSlopes } from "./covariates.ts";
@@ -980,17 +982,19 @@ describe("[ST-12] a funnel's step is the furthest that any chain of events reach
     return { steps_done: done, converted: done === rule.stepCount - 1 };
   });
   each("funnel_retention", ["retention"], ({ input }) => {
-    const seconds: Readonly<Record<string, number>> = { hour: 3600, day: 86400 };
-    const unit = seconds[input.unit] ?? 1;
-    const times = (name: string): number[] =>
-      input.events.flatMap(([at, event]: [number, string]) => (event === name ? [at] : []));
-    const result = retentionOf(times("start"), times("return"), input.exposure, {
+    const metric: RetentionMetric = {
+      ...{ kind: "retention", goal: "increase", conversionWindowMs: null },
+      ...{ start: { event: "start", filters: [] }, completion: { event: "return", filters: [] } },
       windowStart: input.window_start,
       windowEnd: input.window_end,
-      unit,
-      startOfUnit: (at) => Math.floor(at / unit) * unit,
+      unit: input.unit,
       startHandling: input.start_handling,
+    };
+    const events = read(input.events, [["start"], ["return"]]).map(({ at, steps }) => {
+      return { at: at * 1000, steps };
     });
+    const zone = createTimeZone("UTC");
+    const result = retentionOfUnit(events, input.exposure * 1000, { metric, zone });
     return { in_denominator: result.started, retained: result.retained };
   });
 });

@@ -41,7 +41,7 @@ export function normalSf(z: number): number {
 }
 
 /** ln P(Z > z), also where P itself is too small for a number. */
-export function logNormalSf(z: number): number {
+function logNormalSf(z: number): number {
   if (z * ROOT_HALF < TAIL_FROM) return Math.log(normalSf(z));
   return Math.log(0.5 * scaledTail(z * ROOT_HALF)) - (z * z) / 2;
 }

@@ -12,7 +12,7 @@ export interface SampleRatio {
 }
 
 /** Below this a mismatch is called (statistics 5.11). */
-export const MISMATCH_ALPHA = 0.001;
+const MISMATCH_ALPHA = 0.001;
 
 /**
  * Chi-square test of the units per arm against configured weights, in any unit. Arms without weight

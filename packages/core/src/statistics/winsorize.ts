@@ -37,7 +37,7 @@ export function winsorize(value: number, { lower, upper }: WinsorBounds): number
 }
 
 /** The quantile of sorted values, linear between neighbours; NaN of none. */
-export function interpolatedQuantile(sorted: readonly number[], q: number): number {
+function interpolatedQuantile(sorted: readonly number[], q: number): number {
   const at = (sorted.length - 1) * q;
   const below = sorted[Math.floor(at)] ?? Number.NaN;
   const above = sorted[Math.ceil(at)] ?? Number.NaN;

@@ -99,17 +99,6 @@ export function createCsvReader(
   };
 }
 
-/** A whole text: see {@link createCsvReader}. */
-export async function readCsv(
-  text: string,
-  takeRow: (row: readonly string[]) => void,
-  slices?: Slices,
-): Promise<void> {
-  const reader = createCsvReader(takeRow, slices);
-  await reader.push(text);
-  await reader.end();
-}
-
 /** Where a field ends; no further than what is too long for one. */
 function fieldEnd(text: string, from: number): number {
   const last = Math.min(text.length, from + MAX_FIELD_LENGTH + 1);

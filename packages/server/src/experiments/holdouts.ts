@@ -126,7 +126,7 @@ export function holdoutOf({ content, tags: _, ...part }: PartRecord): Holdout {
 }
 
 /** The variant that people in a holdout are answered. */
-export function holdoutVariant(id: number): string {
+function holdoutVariant(id: number): string {
   return `${HOLDOUT_PREFIX}${id}`;
 }
 

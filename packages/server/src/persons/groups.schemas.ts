@@ -150,7 +150,7 @@ export function typeIndexOf(parameters: unknown): number {
 }
 
 /** {@link typeIndexOf}, or `null` where there is none. */
-export function optionalTypeIndexOf(parameters: unknown): number | null {
+function optionalTypeIndexOf(parameters: unknown): number | null {
   const text = queryText(parameters, "group_type_index");
   if (!text) return null;
   if (/^[0-4]$/.test(text)) return Number(text);

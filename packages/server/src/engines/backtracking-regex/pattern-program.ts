@@ -72,7 +72,7 @@ const CLASS = /\[(?:\\u\{[0-9A-Fa-f]+\}|\\[pP]\{[^}]*\}|\\[\s\S]|[^\]\\])*\]/y;
 const ESCAPE = /\\(?:u\{[0-9A-Fa-f]+\}|x[0-9A-Fa-f]{2}|[pP]\{[^}]*\}|[\s\S])/y;
 
 /** The code points a class, an escape, or a literal stands for. */
-export class CodePointSet {
+class CodePointSet {
   readonly #pattern: RegExp;
   readonly #ascii = new Uint8Array(128);
 

@@ -3,7 +3,7 @@ import type { EventReceipt, Repetition } from "../../events/event-store.ts";
 import { timestampOf, uuidValueOf } from "./duckdb-values.ts";
 
 /** Repetitions of one uuid that are kept one by one. */
-export const MOST_REPETITIONS = 100;
+const MOST_REPETITIONS = 100;
 
 /** What became of an event that is not stored as itself. */
 export interface ReceiptRow {

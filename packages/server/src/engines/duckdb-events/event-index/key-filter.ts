@@ -34,7 +34,7 @@ export function addToFilter(filter: Uint32Array, keys: Uint32Array, at: number):
  * False where the key was never added.
  * @param at index of the key's first word in `keys`
  */
-export function mayBeIn(filter: Uint32Array, keys: Uint32Array, at: number): boolean {
+function mayBeIn(filter: Uint32Array, keys: Uint32Array, at: number): boolean {
   const block = blockOf(filter, keys[at] as number);
   const step = (keys[at + 3] as number) | 1;
   let bits = keys[at + 2] as number;
