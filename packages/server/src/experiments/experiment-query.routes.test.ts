@@ -104,7 +104,8 @@ describe("asking about experiments", () => {
     const control = timeseries.find(({ variant }: { variant: string }) => variant === "control");
     const day = (ms: number) => new Date(ms).toISOString().slice(0, 10);
     expect(control.days[0]).toBe(day(start));
-    expect(control.days.at(-1)).toBe(day(now));
+    // It may have become another day since.
+    expect([day(now), day(Date.now())]).toContain(control.days.at(-1));
     const dayOf = (user: number) => day(start + (user < 60 ? 1 : 30) * HOUR_MS);
     expect(control.exposure_counts).toEqual(
       control.days.map(

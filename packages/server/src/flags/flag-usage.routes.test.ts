@@ -82,7 +82,7 @@ describe("how flags are used", () => {
       { value: "b", distinct_id: "ann", session_id: "s", calls: 1 },
       { value: "a", distinct_id: "ann", session_id: "s", calls: 1 },
     ]);
-    expect((await ask("GET", `${FLAGS}/drift?days=1`)).body.results).toMatchObject([
+    expect((await ask("GET", `${FLAGS}/drift?days=2`)).body.results).toMatchObject([
       { key: "used", persons: 2, drifting: 1 },
     ]);
   });
