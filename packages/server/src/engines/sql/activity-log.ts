@@ -1,4 +1,4 @@
-import type { ExpressionBuilder, Selectable, Transaction } from "kysely";
+import type { ExpressionBuilder, Selectable, SelectQueryBuilder, Transaction } from "kysely";
 import type {
   Activity,
   ActivityDraft,
@@ -24,16 +24,7 @@ export function createActivityLog({ reads }: Pick<SqlDatabase, "reads">): Activi
       if (scope !== null) matching = matching.where("scope", "=", scope);
       if (itemId !== null) matching = matching.where("item_id", "=", itemId);
       if (authorId !== null) matching = matching.where("author_id", "=", authorId);
-      const { count } = await matching
-        .select((eb) => eb.fn.countAll<number>().as("count"))
-        .executeTakeFirstOrThrow();
-      const rows = await matching
-        .selectAll()
-        .orderBy("id", "desc")
-        .limit(limit)
-        .offset(offset)
-        .execute();
-      return { count: Number(count), activities: rows.map(decodeActivity) };
+      return await pageOf(matching, { limit, offset });
     },
 
     async ofOrganization(organizationId, { scopes, limit, offset }) {
@@ -51,16 +42,7 @@ export function createActivityLog({ reads }: Pick<SqlDatabase, "reads">): Activi
           ]),
         )
         .where(isTold);
-      const { count } = await matching
-        .select((eb) => eb.fn.countAll<number>().as("count"))
-        .executeTakeFirstOrThrow();
-      const rows = await matching
-        .selectAll()
-        .orderBy("id", "desc")
-        .limit(limit)
-        .offset(offset)
-        .execute();
-      return { count: Number(count), activities: rows.map(decodeActivity) };
+      return await pageOf(matching, { limit, offset });
     },
 
     async since(projectId, { scope, itemId }, version) {
@@ -76,6 +58,23 @@ export function createActivityLog({ reads }: Pick<SqlDatabase, "reads">): Activi
       return rows.map(decodeActivity);
     },
   };
+}
+
+/** A page of activities, newest first, and how many there are. */
+async function pageOf(
+  matching: SelectQueryBuilder<Schema, "activity_log", object>,
+  { limit, offset }: { readonly limit: number; readonly offset: number },
+) {
+  const { count } = await matching
+    .select((eb) => eb.fn.countAll<number>().as("count"))
+    .executeTakeFirstOrThrow();
+  const rows = await matching
+    .selectAll()
+    .orderBy("id", "desc")
+    .limit(limit)
+    .offset(offset)
+    .execute();
+  return { count: Number(count), activities: rows.map(decodeActivity) };
 }
 
 /** Whether an activity is shown in lists: updates that changed nothing are not. */

@@ -3,6 +3,7 @@ import type { Audience, AudiencePerson } from "../../flags/audience.ts";
 import type { GroupMark } from "../../persons/group-records.ts";
 import type { PersonMark } from "../../persons/person-records.ts";
 import { decodeInstant, decodeJson } from "./codec.ts";
+import { cohortsOfPersons, NO_COHORTS } from "./cohorts-of-persons.ts";
 import { bytesOf } from "./contains-text.ts";
 import { inWindows } from "./in-windows.ts";
 import type { Schema } from "./schema.ts";
@@ -10,7 +11,6 @@ import type { SqlDatabase } from "./sql-database.ts";
 
 const PROPERTIES = sql.ref<string>("properties");
 const NO_OVERRIDES: ReadonlyMap<string, string> = new Map();
-const NO_COHORTS: ReadonlySet<number> = new Set();
 
 /** {@link Audience} on SQL. */
 export function createAudience({ reads }: Pick<SqlDatabase, "reads">): Audience {
@@ -66,7 +66,7 @@ export function createAudience({ reads }: Pick<SqlDatabase, "reads">): Audience 
         if (rows.length === 0) continue;
         const ids = rows.map(({ id }) => id);
         const distinctIds = await firstIds(reads, ids);
-        const cohorts = await cohortIds(reads, ids);
+        const cohorts = await cohortsOfPersons(reads, ids);
         const overrides = hashKeyOverrides ? await hashKeys(reads, ids) : undefined;
         yield rows.map(
           (row): AudiencePerson => ({
@@ -130,21 +130,6 @@ async function firstIds(reads: Kysely<Schema>, personIds: readonly number[]) {
     .groupBy("person_id")
     .execute();
   return new Map(rows.map(({ person_id, first }) => [person_id, first]));
-}
-
-async function cohortIds(reads: Kysely<Schema>, personIds: readonly number[]) {
-  const rows = await reads
-    .selectFrom("cohort_members")
-    .selectAll()
-    .where("person_id", "in", personIds)
-    .execute();
-  const ids = new Map<number, Set<number>>();
-  for (const { person_id, cohort_id } of rows) {
-    const known = ids.get(person_id);
-    if (known) known.add(cohort_id);
-    else ids.set(person_id, new Set([cohort_id]));
-  }
-  return ids;
 }
 
 async function hashKeys(reads: Kysely<Schema>, personIds: readonly number[]) {

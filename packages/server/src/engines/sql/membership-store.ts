@@ -7,6 +7,7 @@ import type {
   PersonParts,
 } from "../../cohorts/membership-store.ts";
 import { decodeInstant, decodeJson, encodeBoolean, encodeInstant } from "./codec.ts";
+import { cohortsOfPersons, NO_COHORTS } from "./cohorts-of-persons.ts";
 import { lockForEvents } from "./person-lock.ts";
 import type { Schema } from "./schema.ts";
 import type { SqlDatabase } from "./sql-database.ts";
@@ -221,30 +222,12 @@ interface PersonRow {
   readonly distinct_id: string | null;
 }
 
-const NO_COHORTS: ReadonlySet<number> = new Set();
-
 async function withCohorts(
   reads: Kysely<Schema>,
   rows: readonly PersonRow[],
   { cohortIds }: PersonParts,
 ): Promise<readonly CandidatePerson[]> {
-  const cohorts = new Map<number, Set<number>>();
-  if (cohortIds && rows.length > 0) {
-    const members = await reads
-      .selectFrom("cohort_members")
-      .select(["person_id", "cohort_id"])
-      .where(
-        "person_id",
-        "in",
-        rows.map(({ id }) => id),
-      )
-      .execute();
-    for (const { person_id, cohort_id } of members) {
-      const ids = cohorts.get(person_id);
-      if (ids) ids.add(cohort_id);
-      else cohorts.set(person_id, new Set([cohort_id]));
-    }
-  }
+  const cohorts = await cohortsOfPersons(reads, cohortIds ? rows.map(({ id }) => id) : []);
   return rows.map((row) => ({
     id: row.id,
     uuid: row.uuid,

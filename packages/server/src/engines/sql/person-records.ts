@@ -23,6 +23,7 @@ import {
   splitPerson,
 } from "./change-persons.ts";
 import { decodeBoolean, decodeInstant, decodeJson } from "./codec.ts";
+import { cohortsOfPersons, NO_COHORTS } from "./cohorts-of-persons.ts";
 import { bytesOf } from "./contains-text.ts";
 import type { FactsReader } from "./facts-reader.ts";
 import { inWindows, MAX_SCANNED_BYTES, pageOfWindows } from "./in-windows.ts";
@@ -157,19 +158,7 @@ export function createPersonRecords(
     if (rows.length === 0) return [];
     const personIds = rows.map(({ id }) => id);
     const distinctIds = await firstIdsOf(reads, personIds, 1);
-    const cohorts = new Map<number, Set<number>>();
-    if (needsStaticCohorts) {
-      const members = await reads
-        .selectFrom("cohort_members")
-        .selectAll()
-        .where("person_id", "in", personIds)
-        .execute();
-      for (const { person_id, cohort_id } of members) {
-        const ids = cohorts.get(person_id);
-        if (ids) ids.add(cohort_id);
-        else cohorts.set(person_id, new Set([cohort_id]));
-      }
-    }
+    const cohorts = await cohortsOfPersons(reads, needsStaticCohorts ? personIds : []);
     return rows.map((row) => ({
       distinctId: distinctIds.get(row.id)?.[0] ?? "",
       properties: decodeJson(row.properties),
@@ -400,7 +389,6 @@ const PERSON_COLUMNS = [
   "p.created_at",
   "p.is_identified",
 ] as const;
-const NO_COHORTS: ReadonlySet<number> = new Set();
 
 function markOf({ created_at, id }: Pick<PersonRow, "created_at" | "id">): PersonMark {
   return { createdAtMs: created_at, id };
