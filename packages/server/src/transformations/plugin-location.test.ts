@@ -156,3 +156,19 @@ test("[TM-23] a ref may go on where a folder could begin", () => {
   expect(readings("https://github.com/o/r/tree/0a1b2c3/b")).toEqual([["0a1b2c3", "b"]]);
   expect(readings("https://github.com/o/r/tree/a/b/c/d/e/f/g")).toHaveLength(5);
 });
+
+test("[TM-23] mirrors below a path of their server are told apart by it", () => {
+  const below = { githubUrl: "http://mirrors/gh/", gitlabUrl: "http://mirrors/git/lab" };
+  for (const [url, location] of [
+    ["http://mirrors/gh/o/r/tree/main", { ...github, ref: "main" }],
+    ["http://mirrors/git/lab/g/s/p", gitlab],
+    ["http://mirrors/git/lab/g/s/p/-/tree/main", { ...gitlab, ref: "main" }],
+    ["http://mirrors/gh/p.zip", { kind: "archive", url: "http://mirrors/gh/p.zip" }],
+    ["http://mirrors/other/p.tgz", { kind: "archive", url: "http://mirrors/other/p.tgz" }],
+    ["http://mirrors/ghost/o/r", undefined],
+    ["http://mirrors/o/r", undefined],
+    ["https://github.com/o/r", github],
+  ] as const) {
+    expect([url, readPluginLocation(url, below)]).toEqual([url, location]);
+  }
+});

@@ -78,18 +78,20 @@ export function readPluginLocation(text: string, hosts: PluginHosts): PluginLoca
   const url = new URL(address);
   const path = decode(url.pathname.replace(/\/+$/, ""));
   const token = url.searchParams.get("private_token");
-  if (isHost(url, "github.com", hosts.githubUrl)) {
+  const onGithub = pathOn(url, path, "github.com", hosts.githubUrl);
+  if (onGithub !== undefined) {
     // Mirrors serve files as well, whose addresses may look like those of repositories.
-    const isMirror = !isHost(url, "github.com", "");
-    const [, owner = "", repository = "", version, tail] = GITHUB.exec(path) ?? [];
+    const isMirror = pathOn(url, path, "github.com", "") === undefined;
+    const [, owner = "", repository = "", version, tail] = GITHUB.exec(onGithub) ?? [];
     const inside = insideOf(url, version, tail, readGithubTail);
     const isFile = isMirror && isArchive(path) && !/^\/archive\//.test(tail ?? "");
     if (inside && repository !== "" && !isDots(owner) && !isDots(repository) && !isFile) {
       return { kind: "github", owner, repository, ...inside, token };
     }
   }
-  if (isHost(url, "gitlab.com", hosts.gitlabUrl) && !isArchive(path)) {
-    const [, project, version, tail] = GITLAB.exec(path) ?? [];
+  const onGitlab = pathOn(url, path, "gitlab.com", hosts.gitlabUrl);
+  if (onGitlab !== undefined && !isArchive(path)) {
+    const [, project, version, tail] = GITLAB.exec(onGitlab) ?? [];
     const inside = insideOf(url, version, tail, readGitlabTail);
     if (inside && project?.split("/").every(isPart)) {
       return { kind: "gitlab", project, ...inside, token };
@@ -274,9 +276,16 @@ function queryOf(token: string | null): string {
   return token === null ? "" : `?private_token=${encodeURIComponent(token)}`;
 }
 
-function isHost(url: URL, host: string, configured: string): boolean {
-  const bare = url.host.replace(/^www\./i, "");
-  return bare === host || (URL.canParse(configured) && url.host === new URL(configured).host);
+/**
+ * What of a path stands below a service, which may be a mirror below a path of its server;
+ * `undefined` for addresses of other servers.
+ */
+function pathOn(url: URL, path: string, host: string, configured: string): string | undefined {
+  if (url.host.replace(/^www\./i, "") === host) return path;
+  const mirror = URL.canParse(configured) ? new URL(configured) : undefined;
+  if (mirror?.host !== url.host) return undefined;
+  const top = decode(mirror.pathname.replace(/\/+$/, ""));
+  return path.startsWith(`${top}/`) ? path.slice(top.length) : undefined;
 }
 
 function isArchive(path: string): boolean {
