@@ -171,6 +171,17 @@ describe("sources", () => {
     expect(blank.body).toMatchObject({ version: 3, name: "Renamed" });
   });
 
+  test("[TM-33] what source answers can be sent back with a file changed: read-only fields are no files", async () => {
+    const { id } = await made({ plugin_type: "source", source: { "index.ts": DROPS } });
+    const { body } = await get(`/${id}/source`);
+    const same = await patch(`/${id}/update_source`, body);
+    expect(same).toMatchObject({ status: 200, body: { version: 1 } });
+    const source = { "index.ts": DROPS, version: "a file of this name" };
+    const changed = await patch(`/${id}/update_source`, { ...same.body, source });
+    expect(changed).toMatchObject({ status: 200, body: { version: 2 } });
+    expect(changed.body.source).toEqual(source);
+  });
+
   test("[TM-32] a mistake in a source is refused with file, line and column, and nothing changes", async () => {
     const { id } = await made({
       plugin_type: "source",

@@ -220,14 +220,19 @@ export function pluginRequestOf(body: Static<typeof CreatePluginBody>): Transfor
   };
 }
 
+/** What answers hold beside files: sent back, it names no files, whether it can be changed or not. */
+const NO_FILES: ReadonlySet<string> = new Set(
+  [PluginWithSource, CheckedPlugin, UpgradedPlugin].flatMap(({ properties }) =>
+    Object.keys(properties),
+  ),
+);
+
 /** The files that a body of `update_source` changes. */
 export function sourcePatchOf(body: Static<typeof UpdateSourceBody>): SourcePatch {
   const { source } = body;
   const nested: SourcePatch =
     source === undefined ? {} : typeof source === "string" ? { "index.ts": source } : source;
-  const flat = Object.entries(body).filter(
-    ([name]) => name !== "source" && !Object.hasOwn(writableFields, name),
-  );
+  const flat = Object.entries(body).filter(([name]) => !NO_FILES.has(name));
   for (const [name, text] of flat) {
     if (text === null || typeof text === "string") continue;
     throw new Refusal("invalid_input", "Not a valid string.", { attr: name });
