@@ -1,3 +1,4 @@
+import { isJsonObject } from "@hedgerow/core/json";
 import type { FastifyRequest } from "fastify";
 import type { Membership, PersonalKey, Project, User } from "../accounts/account-store.ts";
 import { grants, type Scope } from "../accounts/scopes.ts";
@@ -169,9 +170,11 @@ export function managementApi(
         request.body = unread && keyFieldOf(unread, request);
         await identify(request);
       }
-      request.body = unread?.read(request, unread.bytes);
+      const body = unread?.read(request, unread.bytes);
+      // The key is no field of what is sent with it: what takes fields of any name would keep it.
+      if (isJsonObject(body)) Reflect.deleteProperty(body, KEY_FIELD);
       // No body is an object without fields: the first required one is then named.
-      if (request.body === undefined) request.body = {};
+      request.body = body === undefined ? {} : body;
     });
     management.addHook("preHandler", async (request) => {
       const { validationError, body } = request;

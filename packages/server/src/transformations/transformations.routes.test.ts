@@ -182,6 +182,17 @@ describe("sources", () => {
     expect(changed.body.source).toEqual(source);
   });
 
+  test("[AC-80] the key that a body was sent with is no file of a source", async () => {
+    const { id } = await made({ plugin_type: "source", source: { "index.ts": DROPS } });
+    const sent = { personal_api_key: api.home.key, "notes.md": "n" };
+    const answer = await api.send("PATCH", `${plugins}/${id}/update_source`, sent, {
+      headers: { authorization: "" },
+    });
+    expect(answer).toMatchObject({ status: 200, body: { version: 2 } });
+    expect(answer.body.source).toEqual({ "index.ts": DROPS, "notes.md": "n" });
+    expect((await get(`/${id}/versions/2`)).text).not.toContain(api.home.key);
+  });
+
   test("[TM-32] a mistake in a source is refused with file, line and column, and nothing changes", async () => {
     const { id } = await made({
       plugin_type: "source",
