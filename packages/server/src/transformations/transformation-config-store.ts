@@ -13,6 +13,9 @@ export type TransformationConfigFields = Omit<
   "id" | "projectId" | "createdAt" | "updatedAt"
 >;
 
+/** The highest place in the order: a config that is made without one has no higher. */
+export const MAX_ORDER = 2_147_483_647;
+
 /** A config that is about to be; `last` in the order runs after all others of its project. */
 export interface NewConfigFields extends Omit<TransformationConfigFields, "order"> {
   readonly order: number | "last";

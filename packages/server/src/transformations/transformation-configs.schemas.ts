@@ -11,7 +11,11 @@ import { wireInstant } from "../http/wire-instant.ts";
 import { AnyObject, MapOf, Nullable } from "../http/wire-schemas.ts";
 import { grantFault } from "../platform/granted-hosts.ts";
 import { isSecretKey, MASKED_TYPE, maskSecrets, SECRET_MASK } from "./secret-settings.ts";
-import type { AttachmentChange, ConfigView } from "./transformation-config-store.ts";
+import {
+  type AttachmentChange,
+  type ConfigView,
+  MAX_ORDER,
+} from "./transformation-config-store.ts";
 import type { ConfigChange } from "./transformation-configs.ts";
 import {
   type HourTally,
@@ -20,7 +24,7 @@ import {
   type TransformationLogEntry,
 } from "./transformation-records.ts";
 import type { TrialRequest } from "./transformation-trials.ts";
-import { Plugin, wirePlugin } from "./transformations.schemas.ts";
+import { filesOf, Plugin, wirePlugin } from "./transformations.schemas.ts";
 import { MAX_TRIAL_EVENTS } from "./trial-events.ts";
 import type { TrialOutcome } from "./try-transformation.ts";
 
@@ -53,7 +57,7 @@ export const PluginConfig = Type.Object(
   { title: "PipelineTransformationConfig" },
 );
 
-const ORDER = { minimum: -2_147_483_648, maximum: 2_147_483_647 };
+const ORDER = { minimum: -MAX_ORDER - 1, maximum: MAX_ORDER };
 
 const writableFields = {
   enabled: Type.Optional(Type.Boolean()),
@@ -164,7 +168,7 @@ function readHosts(hosts: readonly string[]): readonly string[] {
 export function ordersOf(body: Static<typeof RearrangeBody>): ReadonlyMap<number, number> {
   return new Map(
     Object.entries(body.orders).map(([id, order]) => {
-      if (!/^\d{1,9}$/.test(id) || Math.abs(order) > 2_147_483_647) {
+      if (!/^\d{1,9}$/.test(id) || Math.abs(order) > MAX_ORDER) {
         throw new Refusal("invalid_input", "A valid integer is required.", {
           attr: `orders__${id}`,
         });
@@ -352,7 +356,7 @@ export function trialRequestOf(body: Static<typeof TrialBody>): TrialRequest {
     recent: body.limit ?? DEFAULT_TRIAL_EVENTS,
     ...presentFields({
       transformationId: body.plugin,
-      source: typeof source === "string" ? { "index.ts": source } : source,
+      source: source === undefined ? undefined : filesOf(source),
       config: body.config as JsonObject | undefined,
       allowedHosts: body.allowed_hosts && readHosts(body.allowed_hosts),
       events: body.events,

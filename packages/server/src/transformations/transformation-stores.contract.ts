@@ -3,12 +3,13 @@ import type { Transformation } from "@hedgerow/core/transformations/transformati
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { ActivityDraft, ActivityLog } from "../activity/activity-log.ts";
 import type { Program } from "./sandbox.ts";
-import type {
-  ConfigView,
-  ConfigWrite,
-  NewConfigFields,
-  TransformationConfigFields,
-  TransformationConfigStore,
+import {
+  type ConfigView,
+  type ConfigWrite,
+  MAX_ORDER,
+  type NewConfigFields,
+  type TransformationConfigFields,
+  type TransformationConfigStore,
 } from "./transformation-config-store.ts";
 import type {
   NewTransformation,
@@ -562,6 +563,9 @@ export function transformationStoresContract(
       await configure(made, { order: -3 });
       await configure(made, { order: 90, deleted: true });
       expect(new Set(await Promise.all([last(), last(), last()]))).toEqual(new Set([8, 9, 10]));
+      // As high as somebody may say, and no higher: records can be sent back as they are.
+      await configure(made, { order: MAX_ORDER });
+      expect(await last()).toBe(MAX_ORDER);
     });
 
     test("[TM-7] an attachment takes the place of the one with its key, and goes when it is taken away", async () => {

@@ -171,6 +171,13 @@ describe("sources", () => {
     expect(blank.body).toMatchObject({ version: 3, name: "Renamed" });
   });
 
+  test("[TM-30] a source of one file may be given as its text, as to update_source", async () => {
+    const plugin = await made({ plugin_type: "source", name: "One file", source: DROPS });
+    expect(plugin).toMatchObject({ version: 1, capabilities: { methods: ["processEvent"] } });
+    const { body } = await get(`/${plugin.id}/source`);
+    expect(body.source).toEqual({ "index.ts": DROPS });
+  });
+
   test("[TM-33] what source answers can be sent back with a file changed: read-only fields are no files", async () => {
     const { id } = await made({ plugin_type: "source", source: { "index.ts": DROPS } });
     const { body } = await get(`/${id}/source`);

@@ -1,8 +1,5 @@
 import type { Json, JsonObject } from "@hedgerow/core/json";
-import {
-  TRANSFORMATION_TYPES,
-  type TransformationFiles,
-} from "@hedgerow/core/transformations/transformation";
+import { TRANSFORMATION_TYPES } from "@hedgerow/core/transformations/transformation";
 import { type Static, Type } from "typebox";
 import type { User } from "../accounts/account-store.ts";
 import { UserBasic, wireAuthor } from "../accounts/accounts.schemas.ts";
@@ -169,8 +166,8 @@ export const CreatePluginBody = Type.Object({
     ),
   ),
   source: Type.Optional(
-    MapOf(Type.String(), {
-      description: "Files of what is written here, by name.",
+    Type.Union([Type.String(), MapOf(Type.String())], {
+      description: "Files of what is written here, by name; or index.ts alone.",
     }),
   ),
 });
@@ -214,9 +211,10 @@ export function pluginChangeOf(body: Static<typeof PatchPluginBody>): Transforma
 }
 
 export function pluginRequestOf(body: Static<typeof CreatePluginBody>): TransformationRequest {
+  const { url, source } = body;
   return {
     ...pluginChangeOf(body),
-    ...presentFields({ url: body.url, source: body.source as TransformationFiles | undefined }),
+    ...presentFields({ url, source: source === undefined ? undefined : filesOf(source) }),
   };
 }
 
@@ -230,14 +228,20 @@ const NO_FILES: ReadonlySet<string> = new Set(
 /** The files that a body of `update_source` changes. */
 export function sourcePatchOf(body: Static<typeof UpdateSourceBody>): SourcePatch {
   const { source } = body;
-  const nested: SourcePatch =
-    source === undefined ? {} : typeof source === "string" ? { "index.ts": source } : source;
+  const nested: SourcePatch = source === undefined ? {} : filesOf(source);
   const flat = Object.entries(body).filter(([name]) => !NO_FILES.has(name));
   for (const [name, text] of flat) {
     if (text === null || typeof text === "string") continue;
     throw new Refusal("invalid_input", "Not a valid string.", { attr: name });
   }
   return Object.fromEntries([...(flat as [string, string | null][]), ...Object.entries(nested)]);
+}
+
+/** A source that is given as one text is its `index.ts`. */
+export function filesOf<Text extends string | null>(
+  source: string | Readonly<Record<string, Text>>,
+): Readonly<Record<string, Text | string>> {
+  return typeof source === "string" ? { "index.ts": source } : source;
 }
 
 /** The wire form of a transformation; secrets in its address are left out. */

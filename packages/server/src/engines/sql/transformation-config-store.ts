@@ -1,11 +1,12 @@
 import type { Attachment } from "@hedgerow/core/transformations/transformation";
 import type { Selectable, Transaction } from "kysely";
-import type {
-  AttachmentChange,
-  ConfigView,
-  ConfigWrite,
-  TransformationConfigFields,
-  TransformationConfigStore,
+import {
+  type AttachmentChange,
+  type ConfigView,
+  type ConfigWrite,
+  MAX_ORDER,
+  type TransformationConfigFields,
+  type TransformationConfigStore,
 } from "../../transformations/transformation-config-store.ts";
 import { keepActivity } from "./activity-log.ts";
 import { encodeBoolean, encodeInstant, encodeJson } from "./codec.ts";
@@ -251,7 +252,7 @@ async function lastOrder(transaction: Transaction<Schema>, projectId: number): P
     .where("project_id", "=", projectId)
     .where("deleted", "=", encodeBoolean(false))
     .executeTakeFirstOrThrow();
-  return Math.max(1, Number(highest ?? 0) + 1);
+  return Math.min(Math.max(1, Number(highest ?? 0) + 1), MAX_ORDER);
 }
 
 async function tell(
