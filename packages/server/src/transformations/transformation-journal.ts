@@ -1,3 +1,4 @@
+import { cleanText } from "@hedgerow/core/events/clean-json";
 import type { LogLevel } from "./sandbox.ts";
 import type { Stage } from "./stage.ts";
 import {
@@ -119,7 +120,9 @@ export function createTransformationJournal({
       }
       const type = level.toUpperCase() as TransformationLogEntry["type"];
       const about = { projectId, configId, transformationId, instanceId };
-      known.entries.push({ ...about, id: newUuid(), at, source, type, message });
+      // Most of it comes from foreign code, and one line that no store takes would cost all others.
+      const text = cleanText(message);
+      known.entries.push({ ...about, id: newUuid(), at, source, type, message: text });
     },
 
     async flush() {

@@ -1,3 +1,4 @@
+import { cleanText } from "@hedgerow/core/events/clean-json";
 import type { CapturedEvent } from "@hedgerow/core/events/event";
 import type { ConfigProblem } from "@hedgerow/core/transformations/transformation";
 import type { LogLanes } from "../events/event-log.ts";
@@ -136,7 +137,8 @@ export async function startTransformations(deps: AtWorkDeps): Promise<Transforma
   /** What is out of work and not noted as disabled, with the reason. */
   const unsaved = new Map<Stage, string>();
 
-  function disable(stage: Stage, reason: string): void {
+  function disable(stage: Stage, why: string): void {
+    const reason = cleanText(why);
     stage.takeOut();
     const { projectId, label } = stage;
     const message = `Disabled. ${reason}`;
