@@ -203,3 +203,18 @@ test("answers are bounded in size and time, and what cannot be reached says so",
     expect(await requestGuarded(text, open)).toMatchObject({ kind: "refused", reason: "url" });
   }
 });
+
+test("[TM-82] what no request may hold is refused, and its value not told", async () => {
+  for (const [given, told] of [
+    [{ headers: { "private-token": "s3cret\r\nx: y" } }, /"private-token"/],
+    [{ headers: { authorization: "Bearer s3cret\u2019" } }, /"authorization"/],
+    [{ headers: { "no name": "s3cret" } }, /"no name"/],
+    [{ method: "NO METHOD" }, /"NO METHOD"/],
+  ] as const) {
+    const outcome = await requestGuarded(at("/x"), { ...open, ...given });
+    expect(outcome).toMatchObject({ kind: "refused", reason: "request" });
+    const { detail } = outcome as { detail: string };
+    expect(detail).toMatch(told);
+    expect(detail).not.toContain("s3cret");
+  }
+});

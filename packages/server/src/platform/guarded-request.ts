@@ -1,5 +1,5 @@
 import { lookup as resolveHost } from "node:dns";
-import { request as requestHttp } from "node:http";
+import { type ClientRequest, type IncomingMessage, request as requestHttp } from "node:http";
 import { request as requestHttps } from "node:https";
 import { isIP, type LookupFunction } from "node:net";
 import { isPublicAddress, networks, readAddress } from "./network-address.ts";
@@ -41,10 +41,13 @@ export interface GuardedAnswer {
 
 export type GuardedOutcome =
   | GuardedAnswer
-  /** The rules forbid it. `private`: the host is one of a network that is not open to the world. */
+  /**
+   * The rules forbid it. `private`: the host is one of a network that is not open to the world;
+   * `request`: its method or a header is none.
+   */
   | {
       readonly kind: "refused";
-      readonly reason: "private" | "url" | "redirects" | "size";
+      readonly reason: "private" | "url" | "request" | "redirects" | "size";
       readonly detail: string;
     }
   /** It could not be done: no such host, no connection, no answer in time. */
@@ -181,46 +184,55 @@ function ask(
                 : `${shown(url)} cannot be reached (${codeOf(error)}).`,
             },
       );
+    const read = (response: IncomingMessage) => {
+      const chunks: Buffer[] = [];
+      let bytes = 0;
+      response.on("data", (chunk: Buffer) => {
+        bytes += chunk.byteLength;
+        if (bytes <= maxBytes) return void chunks.push(chunk);
+        response.destroy();
+        resolve(tooLarge);
+      });
+      response.on("error", fail);
+      response.on("end", async () => {
+        const { statusCode: status = 0, statusMessage: statusText = "", headers } = response;
+        const encoding = staysPacked ? undefined : headers["content-encoding"];
+        const unpacked = await unpackAnswer(Buffer.concat(chunks), encoding, maxBytes);
+        if (unpacked === "too-large") return resolve(tooLarge);
+        if (unpacked === "unreadable") {
+          const detail = `${shown(url)}: its answer cannot be unpacked (${encoding}).`;
+          return resolve({ kind: "failed", detail });
+        }
+        const answer = { status, statusText, headers, body: unpacked, url: url.href };
+        resolve({ kind: "answered", ...answer });
+      });
+    };
     const send = url.protocol === "https:" ? requestHttps : requestHttp;
-    const request = send(
-      url,
-      {
-        method: method ?? "GET",
-        headers: {
-          "user-agent": "hedgerow",
-          "accept-encoding": "identity",
-          ...headers,
-          ...(body !== undefined && { "content-length": String(Buffer.byteLength(body)) }),
+    let request: ClientRequest;
+    try {
+      request = send(
+        url,
+        {
+          method: method ?? "GET",
+          headers: {
+            "user-agent": "hedgerow",
+            "accept-encoding": "identity",
+            ...headers,
+            ...(body !== undefined && { "content-length": String(Buffer.byteLength(body)) }),
+          },
+          lookup,
+          // A connection of its own: a kept one could lead to an address that nobody checked.
+          agent: false,
+          signal: deadline,
         },
-        lookup,
-        // A connection of its own: a kept one could lead to an address that nobody checked.
-        agent: false,
-        signal: deadline,
-      },
-      (response) => {
-        const chunks: Buffer[] = [];
-        let bytes = 0;
-        response.on("data", (chunk: Buffer) => {
-          bytes += chunk.byteLength;
-          if (bytes <= maxBytes) return void chunks.push(chunk);
-          response.destroy();
-          resolve(tooLarge);
-        });
-        response.on("error", fail);
-        response.on("end", async () => {
-          const { statusCode: status = 0, statusMessage: statusText = "", headers } = response;
-          const encoding = staysPacked ? undefined : headers["content-encoding"];
-          const unpacked = await unpackAnswer(Buffer.concat(chunks), encoding, maxBytes);
-          if (unpacked === "too-large") return resolve(tooLarge);
-          if (unpacked === "unreadable") {
-            const detail = `${shown(url)}: its answer cannot be unpacked (${encoding}).`;
-            return resolve({ kind: "failed", detail });
-          }
-          const answer = { status, statusText, headers, body: unpacked, url: url.href };
-          resolve({ kind: "answered", ...answer });
-        });
-      },
-    );
+        read,
+      );
+    } catch (error) {
+      // Node.js names the header or the method, and tells no values.
+      const why = error instanceof Error ? error.message : String(error);
+      const detail = `${shown(url)} cannot be asked: ${why}.`;
+      return resolve({ kind: "refused", reason: "request", detail });
+    }
     request.on("error", fail);
     request.end(body);
   });

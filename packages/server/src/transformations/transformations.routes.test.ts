@@ -496,6 +496,15 @@ describe("installs", () => {
     expect((await get("/activity?limit=100")).text).not.toContain("t0ken");
   });
 
+  test("[TM-82] a token that no request may hold is refused, and not shown", async () => {
+    for (const host of ["github.com", "gitlab.com"]) {
+      const url = `https://${host}/o/secretive?private_token=t0ken%0d%0ax`;
+      const answer = await post("", { url });
+      expect(answer).toMatchObject({ status: 400, body: { attr: "url" } });
+      expect(answer.text).not.toContain("t0ken");
+    }
+  });
+
   test("[TM-36] comparing large sources takes a bounded time, however many files differ", async () => {
     const names = ["a.txt", "b.txt", "c.txt", "d.txt", "e.txt", "f.txt"];
     const texts = (salt: number) =>
