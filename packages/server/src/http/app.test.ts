@@ -3,6 +3,7 @@ import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { StoreUnavailable } from "../platform/store-unavailable.ts";
 import { type App, createApp } from "./app.ts";
+import { Refusal } from "./errors.ts";
 
 describe("an application", () => {
   let app: App;
@@ -11,6 +12,9 @@ describe("an application", () => {
     app = createApp({ logger: pino({ level: "silent" }) });
     app.get("/out-of-order", async () => {
       throw new StoreUnavailable("secret");
+    });
+    app.get("/too-many", async () => {
+      throw new Refusal("throttled", "Too many.");
     });
     app.get("/things/:name", async (request) => ({ params: request.params }));
   });
@@ -29,6 +33,15 @@ describe("an application", () => {
       attr: null,
     });
     expect(answer.body).not.toContain("secret");
+  });
+
+  it("[AC-81] tells whoever is refused for now when to come back", async () => {
+    const answer = await get("/too-many");
+    expect(answer.statusCode).toBe(429);
+    expect(Number(answer.headers["retry-after"])).toBeGreaterThan(0);
+    expect(answer.json()).toEqual({
+      ...{ type: "throttled_error", code: "throttled", detail: "Too many.", attr: null },
+    });
   });
 
   it.each([

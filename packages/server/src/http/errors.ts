@@ -67,6 +67,9 @@ export interface ErrorBody {
   readonly attr: string | null;
 }
 
+/** For whoever is refused for now, unless the refusal knows better (posthog-api 0.1). */
+const SOON = { "retry-after": "1" };
+
 /**
  * The caller's mistake. `attr` names the field at fault, path joined by double underscores
  * (`filters__groups__0`), or `null` when no single field is to blame.
@@ -85,7 +88,7 @@ export class Refusal extends Error {
     super(detail);
     this.code = code;
     this.attr = options.attr ?? null;
-    this.headers = options.headers ?? {};
+    this.headers = { ...(code === "throttled" && SOON), ...options.headers };
   }
 
   get status(): number {

@@ -218,3 +218,17 @@ test("[TM-82] what no request may hold is refused, and its value not told", asyn
     expect(detail).not.toContain("s3cret");
   }
 });
+
+test("[TM-83] how a request travels is not for whoever asks to say", async () => {
+  seen.length = 0;
+  const headers = { Host: "other", "Content-Length": "999", "transfer-encoding": "chunked" };
+  const more = { Connection: "upgrade", upgrade: "h2c", expect: "100-continue", "x-a": "1" };
+  const options = { ...open, method: "POST", headers: { ...headers, ...more }, body: "b" };
+  expect(await requestGuarded(at("/x"), options)).toMatchObject({ kind: "answered", status: 200 });
+  expect(seen[0]?.headers).toMatchObject({
+    ...{ host: `127.0.0.1:${portOf(server)}`, "content-length": "1", "x-a": "1" },
+  });
+  for (const name of ["transfer-encoding", "upgrade", "expect"]) {
+    expect(seen[0]?.headers).not.toHaveProperty(name);
+  }
+});

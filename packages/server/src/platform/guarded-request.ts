@@ -53,6 +53,9 @@ export type GuardedOutcome =
   /** It could not be done: no such host, no connection, no answer in time. */
   | { readonly kind: "failed"; readonly detail: string };
 
+/** Headers that say how a request travels: not for whoever asks to say. */
+const OF_ITS_WAY =
+  /^(?:host|connection|content-length|transfer-encoding|upgrade|expect|keep-alive|te|trailer|proxy-.*)$/;
 /** Headers that a redirect to another host must not carry along. */
 const SECRET_HEADERS = new Set(["authorization", "cookie", "private-token"]);
 /** Headers that speak of a body, and go with it. */
@@ -71,7 +74,7 @@ export async function requestGuarded(
 ): Promise<GuardedOutcome> {
   const deadline = AbortSignal.timeout(options.timeoutMs);
   const { headers: sent = {}, method: first = "GET", body: given, ...rest } = options;
-  let headers = sent;
+  let headers = withoutThose(sent, (name) => OF_ITS_WAY.test(name));
   let method = first;
   let body = given;
   let url: URL;
@@ -117,21 +120,24 @@ export async function requestGuarded(
       return { kind: "refused", reason: "url", detail: "The redirect leads to no URL." };
     }
     if (next.host !== url.host || next.protocol !== url.protocol) {
-      headers = without(headers, SECRET_HEADERS);
+      headers = withoutThose(headers, (name) => SECRET_HEADERS.has(name));
     }
     if (answer.status === 303 || (answer.status < 303 && method === "POST")) {
       method = "GET";
       body = undefined;
-      headers = without(headers, BODY_HEADERS);
+      headers = withoutThose(headers, (name) => BODY_HEADERS.has(name));
     }
     from = url;
     url = next;
   }
 }
 
-function without(headers: Readonly<Record<string, string>>, names: ReadonlySet<string>) {
-  const kept = Object.entries(headers).filter(([name]) => !names.has(name.toLowerCase()));
-  return Object.fromEntries(kept);
+/** @param isOne told the names in lower case */
+function withoutThose(
+  headers: Readonly<Record<string, string>>,
+  isOne: (name: string) => boolean,
+): Readonly<Record<string, string>> {
+  return Object.fromEntries(Object.entries(headers).filter(([name]) => !isOne(name.toLowerCase())));
 }
 
 class PrivateAddress extends Error {}

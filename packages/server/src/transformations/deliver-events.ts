@@ -262,7 +262,7 @@ function readRequest(request: JsonObject) {
     method: (text("method") ?? "POST").toUpperCase(),
     headers: Object.fromEntries(
       Object.entries(isJsonObject(headers) ? headers : {}).flatMap(([name, value]) =>
-        typeof value === "string" ? [[name, value]] : [],
+        value === null || typeof value === "object" ? [] : [[name, String(value)]],
       ),
     ),
     body: typeof body === "string" ? body : encodeJson(body),

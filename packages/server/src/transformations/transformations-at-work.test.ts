@@ -45,11 +45,13 @@ describe("beside the stream of events", () => {
   const clock = { aheadMs: 0, fixed: undefined as Date | undefined };
   const now = () => clock.fixed ?? new Date(Date.now() + clock.aheadMs);
   const received: { path: string; body: string }[] = [];
+  const headers: IncomingMessage["headers"][] = [];
   const statuses: number[] = [];
   const server = createServer(async (request: IncomingMessage, response) => {
     let body = "";
     for await (const part of request) body += part;
     received.push({ path: request.url ?? "", body });
+    headers.push(request.headers);
     response.writeHead(statuses.shift() ?? 200).end();
   });
   let host = "";
@@ -438,6 +440,29 @@ describe("beside the stream of events", () => {
       );
     expect(await told(project, granted.id, "saw a")).toContain("saw a");
     expect(await told(other, refused.id, "webhook")).toContain("is not granted");
+  });
+
+  it("[TP-52] [TM-83] sends the headers of a webhook, numbers as texts, but for those of its way", async () => {
+    const project = await run.newProject();
+    headers.length = 0;
+    const source = `export const composeWebhook = () => ({
+      url: "http://${host}/headers",
+      headers: { "X-Number": 5, "x-is": true, "x-text": "t", "x-none": null, Host: "other", "Content-Length": "999" },
+      body: "b",
+    })`;
+    await run.enable(project, "Headers", source, { allowedHosts: [host] });
+    await run.append([eventOf(project, "a")]);
+    await run.settle();
+    const [sent] = await eventually(
+      () => headers,
+      ({ length }) => length > 0,
+    );
+    expect(sent).toMatchObject({
+      ...{ "x-number": "5", "x-is": "true", "x-text": "t" },
+      ...{ host, "content-length": "1" },
+    });
+    expect(sent).not.toHaveProperty("x-none");
+    received.length = 0;
   });
 
   it("[TP-52] tells the person as it is with what the event itself sets, beside the stream only", async () => {

@@ -6,9 +6,6 @@ import type { GuestSettings } from "./sandbox-messages.ts";
 
 const MAX_REDIRECTS = 5;
 const MAX_BODY_CHARS = 4_000_000;
-/** Headers that say how the request travels: not the transformation's to choose. */
-const RESERVED =
-  /^(host|connection|content-length|transfer-encoding|upgrade|expect|keep-alive|te|trailer|proxy-.*)$/;
 
 /**
  * What `fetch` in the sandbox does: asks a granted host, and none of a private network unless the
@@ -32,8 +29,7 @@ export async function fetchGranted(
   if (latin1.length > MAX_BODY_CHARS) throw new Error("TypeError: the body is too large");
   const headers: Record<string, string> = {};
   for (const pair of (ownValue(asked, "headers") ?? []) as readonly (readonly string[])[]) {
-    const name = String(pair[0]).toLowerCase();
-    if (!RESERVED.test(name)) headers[name] = String(pair[1]);
+    headers[String(pair[0]).toLowerCase()] = String(pair[1]);
   }
   const method = String(ownValue(asked, "method") ?? "GET");
   if (!/^[A-Z]{1,20}$/.test(method) || method === "CONNECT" || method === "TRACE") {
