@@ -807,7 +807,8 @@ describe("what the operator allows", () => {
       const organization = await limited.send("GET", url.replace("/plugins", ""));
       expect(organization.body.plugins_access_level).toBe(ACCESS_LEVELS[level]);
       const configs = `/api/projects/${limited.home.projectId}/plugin_configs`;
-      for (const path of [`${url}/activity`, `${configs}/activity`, configs]) {
+      const lists = ["activity", "repository", "unused"].map((name) => `${url}/${name}`);
+      for (const path of [...lists, `${configs}/activity`, configs]) {
         expect([path, (await limited.send("GET", path)).status]).toEqual([path, statuses[0]]);
       }
       // Code of one's own is as good as installed.

@@ -444,7 +444,7 @@ export function createTransformations({
     },
 
     async repository(asker) {
-      refuseBelow("install", accessLevel);
+      mayRead();
       const { transformations } = await store.list(asker.organizationId, ALL);
       const own = new Map(
         transformations
