@@ -1,4 +1,7 @@
+import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { createConnection } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { sql } from "kysely";
@@ -125,6 +128,13 @@ describe("an outage", () => {
     ["ECONNREFUSED", true],
   ])("[ER-2] with the code %s: %s", (code, expected) => {
     expect(isOutage(Object.assign(new Error("x"), { code }))).toBe(expected);
+  });
+
+  test("[ER-2] of a server whose socket is away is one, and a missing file is none", async () => {
+    const missing = join(tmpdir(), `hedgerow-missing-${process.pid}`);
+    const [away] = await once(createConnection(missing), "error");
+    expect(isOutage(away)).toBe(true);
+    expect(isOutage(await readFile(missing).catch((error: unknown) => error))).toBe(false);
   });
 
   test.each([

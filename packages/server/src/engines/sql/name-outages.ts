@@ -21,6 +21,8 @@ export function isOutage(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   if (!("code" in error) || error.code === undefined) return LOST_CONNECTION.test(error.message);
   const code = String(error.code);
+  // A server that is reached by a socket takes it along when it ends.
+  if (code === "ENOENT" && "syscall" in error && error.syscall === "connect") return true;
   return [SQLITE_OUTAGE, POSTGRES_OUTAGE, NETWORK_OUTAGE].some((outage) => outage.test(code));
 }
 
