@@ -293,13 +293,14 @@ const fieldsOf = (url: URL) => Object.fromEntries(URL_FIELDS.map((field) => [fie
 
 function answerDecode([op, text, options]: Values): unknown {
   if (op === "label") return new TextDecoder(String(text)).encoding;
-  const { encoding, fatal, ignoreBOM } = options as {
+  const { encoding, fatal, ignoreBOM, goesOn } = options as {
     encoding: string;
     fatal: boolean;
     ignoreBOM: boolean;
+    goesOn: boolean;
   };
   const decoder = new TextDecoder(encoding, { fatal, ignoreBOM });
-  return decoder.decode(Buffer.from(String(text), "latin1"));
+  return decoder.decode(Buffer.from(String(text), "latin1"), { stream: goesOn });
 }
 
 function answerBase64([op, text]: Values): unknown {

@@ -11,9 +11,16 @@ const EXCEPTION_CODES: Readonly<Record<string, number>> = {
   DataCloneError: 25,
 };
 
+interface EventOptions {
+  bubbles?: boolean;
+  cancelable?: boolean;
+  composed?: boolean;
+}
+
 /** The web's texts, events and copies, which QuickJS lacks. Rules of encodings are the host's. */
 export function makePart(core: GuestCore): Record<string, unknown> {
   const { call } = core;
+  const startedAt = Date.now();
 
   class TextEncoder {
     readonly encoding = "utf-8";
@@ -37,7 +44,10 @@ export function makePart(core: GuestCore): Record<string, unknown> {
     readonly encoding: string;
     readonly fatal: boolean;
     readonly ignoreBOM: boolean;
+    /** Of a stream: in UTF-8 what is not whole yet, otherwise all of it so far. */
     #waiting = "";
+    /** How much of a stream was told: in UTF-8 whether anything. */
+    #told = 0;
 
     constructor(label: unknown = "utf-8", options: { fatal?: boolean; ignoreBOM?: boolean } = {}) {
       this.encoding = call("decode", ["label", String(label)]) as string;
@@ -46,12 +56,39 @@ export function makePart(core: GuestCore): Record<string, unknown> {
     }
     decode(input?: unknown, options: { stream?: boolean } = {}): string {
       const latin1 = this.#waiting + (input === undefined ? "" : toLatin1(viewOf(input), core));
-      const { encoding, fatal, ignoreBOM } = this;
-      // A sequence that is not whole yet waits for the rest of the stream.
-      const tail = options.stream === true && encoding === "utf-8" ? incompleteTail(latin1) : 0;
-      this.#waiting = latin1.slice(latin1.length - tail);
+      const goesOn = options.stream === true;
+      const text =
+        this.encoding === "utf-8"
+          ? this.#readUtf8(latin1, goesOn)
+          : this.#readOther(latin1, goesOn);
+      if (!goesOn) {
+        this.#waiting = "";
+        this.#told = 0;
+      }
+      return text;
+    }
+    /** A sequence that is not whole yet waits for the rest of the stream. */
+    #readUtf8(latin1: string, goesOn: boolean): string {
+      const tail = goesOn ? incompleteTail(latin1) : 0;
       const whole = latin1.slice(0, latin1.length - tail);
-      return call("decode", ["text", whole, { encoding, fatal, ignoreBOM }]) as string;
+      this.#waiting = latin1.slice(latin1.length - tail);
+      // Only the first of a stream can be a mark of its order.
+      const isMark = this.#told === 0;
+      this.#told += whole.length;
+      return this.#ask(whole, !isMark, false);
+    }
+    /** The host keeps nothing between two calls: it reads all so far, of which the rest is new. */
+    #readOther(latin1: string, goesOn: boolean): string {
+      const text = this.#ask(latin1, false, goesOn);
+      const news = text.slice(this.#told);
+      this.#waiting = latin1;
+      this.#told = text.length;
+      return news;
+    }
+    #ask(latin1: string, isBehind: boolean, goesOn: boolean): string {
+      const { encoding, fatal } = this;
+      const ignoreBOM = this.ignoreBOM || isBehind;
+      return call("decode", ["text", latin1, { encoding, fatal, ignoreBOM, goesOn }]) as string;
     }
   }
 
@@ -86,21 +123,40 @@ export function makePart(core: GuestCore): Record<string, unknown> {
 
   class Event {
     readonly type: string;
+    readonly bubbles: boolean;
     readonly cancelable: boolean;
+    readonly composed: boolean;
+    readonly timeStamp = Date.now() - startedAt;
+    readonly isTrusted = false;
+    readonly eventPhase = 0;
     target: unknown = null;
+    currentTarget: unknown = null;
     defaultPrevented = false;
-    constructor(type: string, options: { cancelable?: boolean } = {}) {
+    #isStopped = false;
+    constructor(type: string, options: EventOptions = {}) {
       this.type = String(type);
+      this.bubbles = options?.bubbles === true;
       this.cancelable = options?.cancelable === true;
+      this.composed = options?.composed === true;
     }
     preventDefault(): void {
       if (this.cancelable) this.defaultPrevented = true;
     }
+    // Nothing lies around a target that an event could go on to.
+    stopPropagation(): void {}
+    stopImmediatePropagation(): void {
+      this.#isStopped = true;
+    }
+    static isStopped(event: Event): boolean {
+      return event.#isStopped;
+    }
   }
+  const { isStopped } = Event;
+  Reflect.deleteProperty(Event, "isStopped");
 
   class CustomEvent extends Event {
     readonly detail: unknown;
-    constructor(type: string, options: { cancelable?: boolean; detail?: unknown } = {}) {
+    constructor(type: string, options: EventOptions & { detail?: unknown } = {}) {
       super(type, options);
       this.detail = options?.detail ?? null;
     }
@@ -115,6 +171,7 @@ export function makePart(core: GuestCore): Record<string, unknown> {
       listener: Listener,
       options?: { once?: boolean } | boolean,
     ): void {
+      if (listener === null || listener === undefined) return;
       const listeners = this.#listeners.get(type) ?? new Map<Listener, boolean>();
       listeners.set(listener, typeof options === "object" && options.once === true);
       this.#listeners.set(type, listeners);
@@ -123,10 +180,12 @@ export function makePart(core: GuestCore): Record<string, unknown> {
       this.#listeners.get(type)?.delete(listener);
     }
     dispatchEvent(event: Event): boolean {
-      event.target = this;
+      if (!(event instanceof Event)) throw new TypeError("What is dispatched must be an Event");
+      event.target = event.currentTarget = this;
       const handler = (this as unknown as Record<string, unknown>)[`on${event.type}`];
       if (typeof handler === "function") handler.call(this, event);
       for (const [listener, once] of [...(this.#listeners.get(event.type) ?? [])]) {
+        if (isStopped(event)) break;
         if (once) this.removeEventListener(event.type, listener);
         if (typeof listener === "function") listener.call(this, event);
         else listener.handleEvent(event);
@@ -238,7 +297,6 @@ export function makePart(core: GuestCore): Record<string, unknown> {
     return made;
   }
 
-  const startedAt = Date.now();
   return {
     TextEncoder,
     TextDecoder,
