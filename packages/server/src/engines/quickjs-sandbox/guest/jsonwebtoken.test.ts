@@ -22,6 +22,7 @@ async function within(expression: string): Promise<unknown> {
     sandbox,
     `import jwt, { sign } from "jsonwebtoken";
     const { rsa, ec } = ${keys};
+    const named = rsa.publicKey.replaceAll("PUBLIC KEY", "X509 CERTIFICATE");
     export async function processEvent(event) {
       let seen;
       try { seen = await (${expression}) } catch (error) { seen = [error.name, error.message] }
@@ -134,6 +135,37 @@ describe("the package jsonwebtoken", () => {
       `jwt.verify(sign({}, rsa.publicKey), rsa.publicKey)`,
       "JsonWebTokenError",
       "invalid algorithm",
+    ],
+    [
+      `jwt.verify(sign({}, rsa.publicKey), rsa.publicKey, { algorithms: ["RS256", "HS256"] })`,
+      "JsonWebTokenError",
+      "secretOrPublicKey must be a symmetric key when using HS256",
+    ],
+    [
+      `jwt.verify(sign({}, rsa.publicKey), new TextEncoder().encode(rsa.publicKey))`,
+      "JsonWebTokenError",
+      "invalid algorithm",
+    ],
+    [
+      `jwt.verify(sign({}, rsa.publicKey), new DataView(new TextEncoder().encode(rsa.publicKey).buffer), { algorithms: ["HS256"] })`,
+      "JsonWebTokenError",
+      /symmetric/,
+    ],
+    [`jwt.verify(sign({}, named), named)`, "JsonWebTokenError", "invalid algorithm"],
+    [
+      `sign({}, rsa.privateKey)`,
+      "Error",
+      "secretOrPrivateKey must be a symmetric key when using HS256",
+    ],
+    [
+      `sign({}, "s", { algorithm: "ES256" })`,
+      "Error",
+      "secretOrPrivateKey must be an asymmetric key when using ES256",
+    ],
+    [
+      `jwt.verify(sign({}, rsa.privateKey, { algorithm: "RS256" }), "s", { algorithms: ["RS256"] })`,
+      "JsonWebTokenError",
+      "secretOrPublicKey must be an asymmetric key when using RS256",
     ],
     [
       `jwt.verify(sign({}, "s"), "s", { algorithms: ["RS256"] })`,

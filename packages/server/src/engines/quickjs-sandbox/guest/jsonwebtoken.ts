@@ -34,6 +34,8 @@ const UNITS: Readonly<Record<string, number>> = {
 const SPAN =
   /^(-?(?:\d+)?\.?\d+) *(?:(milliseconds?|msecs?|ms)|(s)(?:ec(?:ond)?s?)?|(m)(?:in(?:ute)?s?)?|(h)(?:(?:ou)?rs?)?|(d)(?:ays?)?|(w)(?:eeks?)?|(y)(?:(?:ea)?rs?)?)?$/i;
 const MAX_SPAN_LENGTH = 100;
+/** How keys of two halves begin as PEM: all else is a secret. */
+const PEM = /BEGIN [A-Z\d ]*(?:CERTIFICATE|PUBLIC KEY|(PRIVATE KEY))/;
 const TOKEN = /^[\w-]+\.[\w-]+\.[\w-]*$/;
 const ALGORITHM = /^(HS|RS|PS|ES)(256|384|512)$/;
 /** Options that become claims, and by which name. */
@@ -97,6 +99,19 @@ export function makePart(core: GuestCore): Record<string, unknown> {
     return [kind, `sha${bits}`];
   }
 
+  /** Which half of a pair a key is, as text or as its bytes; none where it is a secret. */
+  function halfOf(key: unknown): "public" | "private" | undefined {
+    const given = (key as { key?: unknown } | null | undefined)?.key ?? key;
+    const isBytes = ArrayBuffer.isView(given) || given instanceof ArrayBuffer;
+    const bytes = given as Uint8Array<ArrayBuffer>;
+    const text = isBytes
+      ? Buffer.from(bytes.buffer ?? bytes, bytes.byteOffset, bytes.byteLength)
+      : given;
+    const [found, isPrivate] = PEM.exec(String(text)) ?? [];
+    if (found === undefined) return undefined;
+    return isPrivate === undefined ? "public" : "private";
+  }
+
   function signatureOf(algorithm: unknown, signed: string, key: unknown): string {
     if (algorithm === "none") return "";
     const [kind, hash] = partsOf(algorithm);
@@ -137,6 +152,13 @@ export function makePart(core: GuestCore): Record<string, unknown> {
     if (given === undefined) throw new Error("payload is required");
     const { keyid, header: more } = options as { keyid?: string; header?: object };
     const header = { alg: algorithm, typ: isObject ? "JWT" : undefined, kid: keyid, ...more };
+    const isPrivate = halfOf(key) === "private";
+    if (/^HS/.test(String(header.alg)) && isPrivate) {
+      throw new Error(`secretOrPrivateKey must be a symmetric key when using ${header.alg}`);
+    }
+    if (/^(?:RS|PS|ES)/.test(String(header.alg)) && !isPrivate) {
+      throw new Error(`secretOrPrivateKey must be an asymmetric key when using ${header.alg}`);
+    }
     const payload = isObject ? withClaims(given as Claims, options) : String(given);
     const text = typeof payload === "string" ? payload : JSON.stringify(payload);
     const signed = `${encode(JSON.stringify(header))}.${encode(text)}`;
@@ -223,6 +245,17 @@ export function makePart(core: GuestCore): Record<string, unknown> {
     if (!(allowed?.includes(algorithm) ?? isUsual(algorithm, key))) {
       throw new JsonWebTokenError("invalid algorithm");
     }
+    const isSecret = halfOf(key) === undefined;
+    if (/^HS/.test(String(algorithm)) && !isSecret) {
+      throw new JsonWebTokenError(
+        `secretOrPublicKey must be a symmetric key when using ${algorithm}`,
+      );
+    }
+    if (/^(?:RS|PS|ES)/.test(String(algorithm)) && isSecret) {
+      throw new JsonWebTokenError(
+        `secretOrPublicKey must be an asymmetric key when using ${algorithm}`,
+      );
+    }
     const signed = token.slice(0, token.lastIndexOf("."));
     if (!isSigned(algorithm, signed, key, signature)) {
       throw new JsonWebTokenError("invalid signature");
@@ -232,11 +265,9 @@ export function makePart(core: GuestCore): Record<string, unknown> {
     return options["complete"] === true ? decoded : payload;
   }
 
-  /** Public keys verify what private ones sign, and all else is a secret: neither passes for the other. */
+  /** What verifies by a key where nobody says what may: neither passes for the other. */
   function isUsual(algorithm: unknown, key: unknown): boolean {
-    const text = String((key as { key?: unknown }).key ?? key);
-    const isPublic = /BEGIN (?:CERTIFICATE|(?:RSA )?PUBLIC KEY)/.test(text);
-    return (isPublic ? /^(?:RS|PS|ES)/ : /^HS/).test(String(algorithm));
+    return (halfOf(key) === undefined ? /^HS/ : /^(?:RS|PS|ES)/).test(String(algorithm));
   }
 
   function checkTimes(payload: Claims, options: Options): void {
