@@ -28,6 +28,7 @@ it.each(["UTC", "America/New_York", "Asia/Kolkata"])(
     expect(read("Tue, 02 Jan 2024 03:04:05 GMT")).toBe("2024-01-02T03:04:05.000Z");
     expect(read("2024-01-02 03:04:05+0230")).toBe("2024-01-02T00:34:05.000Z");
     expect(read("2024-01-02 03:04:05 -08:00")).toBe("2024-01-02T11:04:05.000Z");
+    expect(read("1/2/2024 03:04 PM+0530")).toBe("2024-01-02T09:34:00.000Z");
     expect(read("Jan 2 2024 03:04 est")).toBe("2024-01-02T08:04:00.000Z");
     expect(read("Jan 2 2024 03:04:05z (noted)")).toBe("2024-01-02T03:04:05.000Z");
     expect(read("tomorrow")).toBeNull();

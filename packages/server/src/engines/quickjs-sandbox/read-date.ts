@@ -3,7 +3,7 @@ const MAX_LENGTH = 1_000;
 
 /** A zone in words behind a number, or as a difference behind a time; a date may stand there as well. */
 const ZONE =
-  /\d.*(?<![a-z])(?:z|utc?|gmt|[ecmp][sd]t)(?![a-z])|:\d+(?:[:.]\d+)*[+-]|:.*(?<![a-z\d])[+-]/is;
+  /\d.*(?<![a-z])(?:z|utc?|gmt|[ecmp][sd]t)(?![a-z])|:\d+(?:[:.]\d+)*[+-]|:.*(?:(?<![a-z\d])|(?<=\d ?[ap]m))[+-]/is;
 /** A time in the form of ISO 8601, which takes no zone in words. */
 const ISO_TIME = /\dT\d/i;
 

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { DEFAULT_LIMITS } from "../../../transformations/sandbox.ts";
 import { QuickJsSandbox } from "../quickjs-sandbox.ts";
 import { bothWays } from "./as-in-node.setup.ts";
 
@@ -28,4 +29,10 @@ it.each([
 ])("[TS-14] %s is what it is in Node.js", async (expression) => {
   const [inside, outside] = await bothWays(sandbox, expression);
   expect(inside).toEqual(outside);
+});
+
+it("[TS-14] reads long hexadecimal texts", async () => {
+  const expression = "Buffer.from('ab'.repeat(1_000_000), 'hex').length";
+  const limits = { ...DEFAULT_LIMITS, eventCpuMs: 60_000 };
+  expect(await bothWays(sandbox, expression, { limits })).toEqual([1_000_000, 1_000_000]);
 });

@@ -107,14 +107,20 @@ function readAsNode(target: Methods, name: string, first: number): void {
     const text = values[first - 1];
     if (typeof text === "string") {
       if (encoding === "hex" && name !== "byteLength")
-        values[first - 1] = HEX.exec(text)?.[0] ?? "";
+        values[first - 1] = text.slice(0, hexLength(text));
       else if (UTF8.test(encoding)) values[first - 1] = text.toWellFormed();
     }
     return Reflect.apply(method, this, values);
   });
 }
 
-const HEX = /^(?:[\da-f]{2})*/i;
+/** How much of a text is hexadecimal, in whole bytes. */
+function hexLength(text: string): number {
+  const end = text.search(NOT_HEX);
+  return (end < 0 ? text.length : end) & ~1;
+}
+
+const NOT_HEX = /[^\da-fA-F]/;
 const UTF8 = /^utf-?8$/;
 
 function isBase64Url(encoding: unknown): boolean {

@@ -22,6 +22,8 @@ it.each([
   "[{ at: 1 }, { at: 3 }, { at: 2 }].toSorted((a, b) => a.at < b.at)",
   "[undefined, 5, , 1, 4].sort((a, b) => a > b).join()",
   "[5, 1, undefined, 4].sort((a, b) => a - b).join()",
+  "[3, 1, 2, 5, 4, 1].sort((a, b) => a > b || -(a < b))",
+  "[3, 1, 2, 5, 4, 1].toSorted((a, b) => (a > b ? true : -1))",
   "Array.prototype.sort.call({ length: 2, 0: 'b', 1: 'a' }, (a, b) => a > b)",
   "[Array.prototype.sort.name, Array.prototype.sort.length, [2, 1].sort(undefined)]",
   "((weak) => [weak instanceof WeakRef, String(weak), WeakRef.name])(new WeakRef([]))",

@@ -65,8 +65,9 @@ function localizeLists(prototype: object): void {
 }
 
 /**
- * What compares by yes and no (`a > b`) never says that one comes before another, so that V8 leaves
- * all in their order, while QuickJS moves some.
+ * V8 asks only whether what stands behind comes before, so that yes and no (`a > b`) leave all in their
+ * order, while QuickJS takes a yes for coming behind. Where that is answered, the other way round is
+ * asked as well: other answers may be numbers (`a > b || -(a < b)`).
  */
 function sortAsV8(name: "sort" | "toSorted"): void {
   const native = Array.prototype[name] as AnyFunction;
@@ -83,7 +84,13 @@ function sortAsV8(name: "sort" | "toSorted"): void {
           continue;
         }
         if (typeof compare(first, value) !== "boolean") break;
-        return apply(native, this, [() => 0]);
+        return apply(native, this, [
+          (one: unknown, other: unknown) => {
+            const order = compare(one, other);
+            if (typeof order !== "boolean") return order;
+            return compare(other, one) < 0 ? 1 : 0;
+          },
+        ]);
       }
       return apply(native, this, [compare]);
     },
