@@ -28,6 +28,12 @@ const MAX_HASH_BYTES = 65_536;
 /** As long as an RSA key of so many bits is as PEM; longer numbers take too long to compute with. */
 const MAX_PEM_LENGTH = 4_096;
 const MAX_MODULUS_BITS = 4_096;
+/**
+ * A private RSA key (RFC 8017, A.1.2) has its modulus, two exponents that may be as long, and five
+ * numbers half as long; and some bytes around them.
+ */
+const PRIVATE_KEY_MODULI = 5.6;
+const AROUND_PRIVATE_KEY_BYTES = 120;
 /** What a millisecond is enough for, about. */
 const ROUNDS_PER_MS = 2_600;
 const SCRYPT_WORK_PER_MS = 2_700;
@@ -202,15 +208,26 @@ function keyOf(key: unknown, read: (pem: string) => KeyObject): { key: KeyObject
   }
   if (/ENCRYPTED/i.test(text)) throw new Error("Encrypted keys cannot be used here");
   const made = read(text);
-  if ((made.asymmetricKeyDetails?.modulusLength ?? 0) > MAX_MODULUS_BITS) {
-    throw new RangeError(`A key has no more than ${MAX_MODULUS_BITS} bits here`);
-  }
+  const { modulusLength } = made.asymmetricKeyDetails ?? {};
+  if (modulusLength !== undefined) checkNumbers(made, modulusLength);
   return {
     key: made,
     ...(padding !== undefined && { padding: Number(padding) }),
     ...(saltLength !== undefined && { saltLength: Number(saltLength) }),
     ...(dsaEncoding !== undefined && { dsaEncoding }),
   };
+}
+
+/** @throws where it takes longer to compute with the numbers of a key than with usual ones */
+function checkNumbers(key: KeyObject, modulusBits: number): void {
+  if (modulusBits > MAX_MODULUS_BITS) {
+    throw new RangeError(`A key has no more than ${MAX_MODULUS_BITS} bits here`);
+  }
+  if (key.type !== "private") return;
+  const mostBytes = (PRIVATE_KEY_MODULI * modulusBits) / 8 + AROUND_PRIVATE_KEY_BYTES;
+  if (key.export({ type: "pkcs8", format: "der" }).length > mostBytes) {
+    throw new RangeError("A key has no numbers here that are too long for its modulus");
+  }
 }
 
 function chargeBytes(charge: Charge, ...texts: readonly unknown[]): void {

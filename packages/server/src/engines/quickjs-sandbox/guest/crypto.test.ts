@@ -170,9 +170,16 @@ describe("crypto of Node.js", () => {
     const long = nodeCrypto
       .createPublicKey({ key: { kty: "RSA", n, e: "AQAB" }, format: "jwk" })
       .export({ type: "spki", format: "pem" });
+    // Computes modulo a prime that is eight times as long as it should be.
+    const p = Buffer.alloc(1_000, 255).toString("base64url");
+    const usual = nodeCrypto.createPrivateKey(privateKey).export({ format: "jwk" });
+    const slow = nodeCrypto
+      .createPrivateKey({ key: { ...usual, p, dp: p }, format: "jwk" })
+      .export({ type: "pkcs8", format: "pem" });
     const seen = await propertiesAfter(
       sandbox,
       `const c = require("crypto"), encrypted = ${JSON.stringify(encrypted)}, long = ${JSON.stringify(long)};
+      const slow = ${JSON.stringify(slow)};
       const refused = (work) => { try { work(); return "done" } catch (error) { return error.name + ": " + error.message } };
       function processEvent(event) {
         event.properties = {
@@ -180,6 +187,7 @@ describe("crypto of Node.js", () => {
           verify: refused(() => c.createVerify("sha256").update("a").verify({ key: encrypted, passphrase: "x" }, "00", "hex")),
           length: refused(() => c.createSign("sha256").update("a").sign("-".repeat(5_000))),
           modulus: refused(() => c.createVerify("sha256").update("a").verify(long, "00", "hex")),
+          primes: refused(() => c.createSign("sha256").update("a").sign(slow)),
         };
         return event;
       }`,
@@ -189,6 +197,7 @@ describe("crypto of Node.js", () => {
       verify: "Error: Encrypted keys cannot be used here",
       length: "RangeError: A key has no more than 4096 characters here",
       modulus: "RangeError: A key has no more than 4096 bits here",
+      primes: "RangeError: A key has no numbers here that are too long for its modulus",
     });
   });
 
