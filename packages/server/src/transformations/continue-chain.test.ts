@@ -26,6 +26,7 @@ describe("an event that began with another chain", () => {
       [1],
       [5],
     ],
+    ["takes nothing that it has passed for what was made again", [c], [a, stage(4, 10)], [1], [4]],
   ])("[TP-80] %s", (_name, began, now, passed, expected) => {
     const left = continueChain(began, now, (configId) => passed.includes(configId));
     expect(left.map(({ configId }) => configId)).toEqual(expected);

@@ -17,7 +17,8 @@ export function continueChain<One extends Pick<Stage, "configId" | "transformati
   const without = (some: readonly One[], others: readonly One[]) =>
     some.filter(({ configId }) => !others.some((other) => other.configId === configId));
   const gone = without(began, now);
-  const made = without(now, began);
+  // What it has passed may be in what it began with no more.
+  const made = without(now, began).filter(({ configId }) => !hasPassed(configId));
   return now.filter((stage) => {
     const stoodAt = made.includes(stage) ? stoodFor(stage) : stage;
     return stoodAt !== undefined && !hasPassed(stoodAt.configId);
