@@ -4,7 +4,12 @@ import { counted } from "./event-effects.ts";
 import type { Count, OwnCount } from "./event-under-way.ts";
 import type { Stage } from "./stage.ts";
 import type { TransformationJournal } from "./transformation-journal.ts";
-import { type EventCounts, type HourTally, joinAllOwnMetrics } from "./transformation-records.ts";
+import {
+  type EventCounts,
+  type HourTally,
+  hourOf,
+  joinAllOwnMetrics,
+} from "./transformation-records.ts";
 
 /** Counts the events of one run by what they came to in each stage. */
 export interface PassedCounts {
@@ -25,8 +30,6 @@ export interface CountedEvent {
 export interface CountsObserver {
   counted(counts: EventCounts): void;
 }
-
-const HOUR_MS = 3_600_000;
 
 /**
  * Answers what counts one run after the other. Counts go to their store by way of the log, with their
@@ -86,7 +89,7 @@ function talliesOf(events: readonly CountedEvent[], at: Date): readonly HourTall
     }
     event.own = [];
   }
-  const hour = new Date(Math.floor(at.getTime() / HOUR_MS) * HOUR_MS);
+  const hour = hourOf(at);
   return [...byStage].map(([{ projectId, configId }, tally]) => ({
     ...{ projectId, configId, hour },
     ...tally,

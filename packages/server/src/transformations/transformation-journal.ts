@@ -3,6 +3,7 @@ import type { LogLevel } from "./sandbox.ts";
 import type { Stage } from "./stage.ts";
 import {
   type HourTally,
+  hourOf,
   joinTallies,
   type OwnMetric,
   type TransformationLogEntry,
@@ -29,7 +30,6 @@ export interface JournalLine {
   readonly at?: Date;
 }
 
-const HOUR_MS = 3_600_000;
 /** Lines of one config between two writings. */
 const MAX_LINES = 500;
 
@@ -101,7 +101,7 @@ export function createTransformationJournal({
     add,
 
     countOwn({ projectId, configId }, name, metric) {
-      const hour = new Date(Math.floor(clock().getTime() / HOUR_MS) * HOUR_MS);
+      const hour = hourOf(clock());
       const counts = { eventsIn: 0, eventsOut: 0, dropped: 0, failed: 0 };
       const ownMetrics = { [name]: metric };
       add({ projectId, configId, hour, counts, durations: {}, ownMetrics });

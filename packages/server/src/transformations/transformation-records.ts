@@ -68,6 +68,13 @@ export interface HourTally extends ConfigRef {
   readonly ownMetrics: Readonly<Record<string, OwnMetric>>;
 }
 
+const HOUR_MS = 3_600_000;
+
+/** The hour that counts of an instant belong to, by its start. */
+export function hourOf(at: Date): Date {
+  return new Date(Math.floor(at.getTime() / HOUR_MS) * HOUR_MS);
+}
+
 /** Two tallies of one config and hour as one. */
 export function joinTallies(before: HourTally, later: HourTally): HourTally {
   return {

@@ -30,16 +30,19 @@ else {
           await neighbour.query(`drop schema ${theirs} cascade`);
         }
       })();
-      for (let time = 0; time < 20; time++) {
-        await admin.query(`create schema ${own}`);
-        const database = await openPostgres(url, own);
-        const rows = await database.reads.selectFrom("organizations").selectAll().execute();
-        expect(rows).toEqual([]);
-        await database.close();
-        await admin.query(`drop schema ${own} cascade`);
+      try {
+        for (let time = 0; time < 20; time++) {
+          await admin.query(`create schema ${own}`);
+          const database = await openPostgres(url, own);
+          const rows = await database.reads.selectFrom("organizations").selectAll().execute();
+          expect(rows).toEqual([]);
+          await database.close();
+          await admin.query(`drop schema ${own} cascade`);
+        }
+      } finally {
+        isOver = true;
+        await coming;
       }
-      isOver = true;
-      await coming;
     });
   });
 }
