@@ -88,6 +88,7 @@ export class GuestInstance {
       batches,
       isUnderWay: (cause) =>
         cause.event === null ? this.#calls.has(cause.id) : batches.isUnderWay(cause),
+      isStarting: () => this.#endSetUp !== null,
       wake: () => platform.wake(key),
     });
   }

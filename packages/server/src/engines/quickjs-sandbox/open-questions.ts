@@ -26,6 +26,8 @@ export interface OpenQuestionsOwner {
   readonly machine: MeteredMachine;
   /** Whether what asked for something has not ended. */
   isUnderWay(cause: GuestCause): boolean;
+  /** Whether it is being loaded and set up. */
+  isStarting(): boolean;
   readonly batches: Pick<BatchLine, "latest" | "oldestWaiting" | "isShared">;
   /** There may be something to do. */
   wake(): void;
@@ -143,8 +145,11 @@ export class OpenQuestions {
   #stillOf(task: Task): Task {
     const { machine } = this.#owner;
     const { cause } = task;
-    const isUnderWay = cause !== null && this.#owner.isUnderWay(cause);
-    if (isUnderWay || task.beat === NO_EVENT.start) return task;
+    const isOfStart = task.beat === NO_EVENT.start;
+    const isUnderWay = isOfStart
+      ? this.#owner.isStarting()
+      : cause !== null && this.#owner.isUnderWay(cause);
+    if (isUnderWay) return task;
     return machine.taskOf(NO_EVENT.other, null, cause === null ? task.origin : task);
   }
 }

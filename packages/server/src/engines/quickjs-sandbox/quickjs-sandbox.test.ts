@@ -620,4 +620,25 @@ describe("meta and globals", () => {
       "1000 ms",
     );
   });
+
+  it("[TS-16] counts the ticks of a timer that setupPlugin has set towards its limit no longer once it has started", async () => {
+    const source = `let ticks = 0, sum = 0;
+      export function setupPlugin() {
+        setInterval(() => { for (let i = 0; i < 100_000; i += 1) sum += i; ticks += 1; }, 1);
+      }
+      export function processEvent(event) { event.properties = { ticks }; return event; }`;
+    const { host, lines } = recordHost();
+    const limits = { ...DEFAULT_LIMITS, loadCpuMs: 250, eventCpuMs: 20_000 };
+    const instance = await startSource(sandbox, source, { limits, host });
+    // Together they compute for far longer than starting may take.
+    let seen = 0;
+    while (seen < 300) {
+      const { ticks } = readOutcome((await instance.transform(sampleEvents(1)))[0]) as JsonObject;
+      expect(ticks).toBeGreaterThanOrEqual(seen);
+      seen = Number(ticks);
+      await new Promise((done) => setTimeout(done, 20));
+    }
+    await instance.stop();
+    expect(lines).toEqual([]);
+  });
 });
