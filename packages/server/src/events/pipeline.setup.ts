@@ -26,6 +26,9 @@ export type Around = Partial<{
   readonly maxWaitMs?: number;
 };
 
+/** What is waited for comes in seconds, unless a machine has much else to do. */
+const PATIENCE_MS = 100_000;
+
 /** Places that no address has; for tests that look at other things. */
 export const NOWHERE = { lookup: (): JsonObject => ({}) };
 
@@ -137,10 +140,10 @@ export function temporaryPipeline(
         const { lanes: held } = stores.log;
         for (const [projectId] of held.waiting()) {
           // What was captured meanwhile stands there too.
-          while ((await held.passed(projectId, 45_000)) === true);
+          while ((await held.passed(projectId, PATIENCE_MS)) === true);
           if (held.waiting().has(projectId)) throw new Error("a lane did not get to its end");
         }
-        if (!(await stores.events.reached(await stores.log.end(), 45_000))) {
+        if (!(await stores.events.reached(await stores.log.end(), PATIENCE_MS))) {
           throw new Error("the pipeline did not get to the end");
         }
       },

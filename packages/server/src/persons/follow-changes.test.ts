@@ -34,7 +34,7 @@ async function follow(
     records,
     events: { reached, deleteEventsOf, reassign, ...around(stores.events) },
     reportFault: (error) => faults.push(error),
-    timing: { retryMs: 1, longestRetryMs: 5, reachMs: 20, maxWaitMs: 10_000 },
+    timing: { retryMs: 1, longestRetryMs: 5, reachMs: 20, maxWaitMs: 60_000 },
   });
   const uuidOf = async (projectId: number, distinctId: string): Promise<string> => {
     const person = await records.person(projectId, { distinctId });

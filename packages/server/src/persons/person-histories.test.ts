@@ -23,7 +23,7 @@ beforeAll(async () => {
     reportFault: (error) => {
       throw error;
     },
-    timing: { maxWaitMs: 20_000 },
+    timing: { maxWaitMs: 60_000 },
   });
 });
 afterAll(async () => {
