@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import { expect } from "vitest";
+import { expect, onTestFinished } from "vitest";
 
 /**
  * Runs a script that tells a number on each line until it is killed: some time after its first line, or
@@ -16,6 +16,10 @@ export async function runUntilKilled(
     ["--import", "tsx", "--conditions=source", fileURLToPath(script), ...args],
     { stdio: ["ignore", "pipe", "inherit"] },
   );
+  // Where the test is given up, it does not go on for ever.
+  onTestFinished(() => {
+    child.kill("SIGKILL");
+  });
   let output = "";
   const ended = new Promise<NodeJS.Signals | null>((resolve) => {
     child.once("close", (_code, signal) => resolve(signal));

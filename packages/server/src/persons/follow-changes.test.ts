@@ -1,10 +1,9 @@
-import { spawn } from "node:child_process";
-import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createPersonRecords } from "../engines/sql/person-records.ts";
 import { sampleEvent } from "../events/event-log.contract.ts";
 import type { EventStore } from "../events/event-store.ts";
 import { temporaryPipeline } from "../events/pipeline.setup.ts";
+import { runUntilKilled } from "../events/run-until-killed.setup.ts";
 import { type ChangeFollower, followChanges } from "./follow-changes.ts";
 
 let pipeline: ReturnType<typeof temporaryPipeline>;
@@ -133,19 +132,8 @@ describe("what was done to persons is done to their events", () => {
       const { newProject } = await pipeline.openStores();
       const projectId = await newProject();
       await pipeline.closeStores();
-      const script = fileURLToPath(new URL("./change-process.setup.ts", import.meta.url));
-      const child = spawn(
-        process.execPath,
-        [
-          ...["--import", "tsx", "--conditions=source", script],
-          ...[pipeline.folder, String(projectId), last, String(times)],
-        ],
-        { stdio: ["ignore", "ignore", "inherit"] },
-      );
-      const signal = await new Promise((resolve) => {
-        child.once("close", (_code, by) => resolve(by));
-      });
-      expect(signal).toBe("SIGKILL");
+      const script = new URL("./change-process.setup.ts", import.meta.url);
+      await runUntilKilled(script, [pipeline.folder, String(projectId), last, String(times)]);
 
       const { events, records, follower, faults, uuidOf } = await follow();
       const run = await pipeline.start();
@@ -169,6 +157,5 @@ describe("what was done to persons is done to their events", () => {
       expect(await of("gone")).toEqual(["after gone"]);
       expect(await of("kept")).toEqual(["after kept"]);
     },
-    120_000,
   );
 });
