@@ -90,7 +90,6 @@ it.each([
     expect(new Set(beside.map(({ properties }) => properties.of)).size).toBe(beside.length);
     expect(run.observed).toMatchObject({ failed: 0, disabled: 0 });
   },
-  60_000,
 );
 
 it("[TP-70] events wait for a transformation that cannot start while what is stored cannot be read", async () => {
@@ -113,4 +112,4 @@ it("[TP-70] events wait for a transformation that cannot start while what is sto
   expect(stored).toHaveLength(60);
   for (const { properties } of stored) expect(properties.past).toBe(0);
   expect(run.observed).toMatchObject({ failed: 0, disabled: 0 });
-}, 60_000);
+});

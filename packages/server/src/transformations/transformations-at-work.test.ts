@@ -925,7 +925,7 @@ describe("a run in a lane", () => {
     expect(changed.length).toBeLessThan(150);
     expect(all.slice(0, changed.length)).toEqual(changed);
     await run.close();
-  }, 90_000);
+  });
 
   it("[TP-64] closes though a config that was disabled is still under way", async () => {
     const run = await transformationsPipeline({ limits: { ...DEFAULT_LIMITS, waitMs: 600_000 } });

@@ -62,5 +62,4 @@ it.runIf(process.platform === "linux").each([
     expect(await buildOne(3)).toContain("3");
     esbuildService.rest();
   },
-  60_000,
 );

@@ -2,6 +2,7 @@ import type { ChildProcess } from "node:child_process";
 import { subscribe } from "node:diagnostics_channel";
 import { readFileSync } from "node:fs";
 import { stop } from "esbuild";
+import { endWithUs } from "../../platform/end-with-us.ts";
 import { withResolvers } from "../../platform/with-resolvers.ts";
 
 const IDLE_MS = 5_000;
@@ -61,6 +62,8 @@ class EsbuildService {
       child.once("spawn", () => {
         if (child.spawnargs.some((argument) => argument.startsWith("--service="))) {
           this.#child = child;
+          // At the end of its input it finishes what it builds, however long that takes.
+          endWithUs(child);
         }
       });
     });

@@ -379,7 +379,7 @@ describe("events", () => {
       );
       await instance.stop();
     }
-  }, 60_000);
+  });
 });
 
 describe("meta and globals", () => {

@@ -1,5 +1,5 @@
 /** Longer texts are no dates. */
-const MAX_LENGTH = 1_000;
+const MAX_LENGTH = 200;
 
 /** A zone in words behind a number, or as a difference behind a time; a date may stand there as well. */
 const ZONE =
