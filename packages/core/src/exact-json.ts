@@ -42,6 +42,20 @@ export function encodeJson(value: unknown): string {
   }
 }
 
+/**
+ * Members of the objects and lists in a JSON text, told without reading it: an object or list without
+ * any counts as one. Of a text that is no JSON the number says nothing.
+ */
+export function countMembers(text: string): number {
+  let members = 0;
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (code === 0x22) at = endOfString(text, at);
+    else if (code === 0x2c || code === 0x5b || code === 0x7b) members++;
+  }
+  return members;
+}
+
 /** True when a value has a `bigint` anywhere in it. */
 export function holdsBigInt(value: unknown): boolean {
   if (typeof value === "bigint") return true;

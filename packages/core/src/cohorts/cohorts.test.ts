@@ -267,6 +267,15 @@ describe("validation of cohorts", () => {
     expect(validateCohortFilters({ properties }, context)).toEqual([]);
   });
 
+  it("[FE-39] refuses a cohort of a size that would hold up everybody", () => {
+    const leaves = (count: number) => any(...Array.from({ length: count }, () => leaf("a", "b")));
+    expect(problems(leaves(5_999))).toEqual([]);
+    const detail = "A cohort cannot have more than 6000 groups and conditions.";
+    expect(problems(leaves(6_000))).toEqual([`filters invalid_input ${detail}`]);
+    const event = { event_filters: Array(6_000).fill(leaf("a", "b")) };
+    expect(problems(any(leaf("a", "b", event)))).toEqual([`filters invalid_input ${detail}`]);
+  });
+
   it("[FE-51] bounds what the patterns of a cohort weigh together, those on events included", () => {
     const simple = Array.from({ length: 1_000 }, (_, at) =>
       leaf("mail", `^user_${at}\\d+@example\\.(com|org)$`, { operator: "regex" }),

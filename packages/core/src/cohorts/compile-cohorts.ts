@@ -167,9 +167,15 @@ function settle(
   }
 }
 
+/** The cohorts that a rule names, each once. */
 function nestedIds(rule: CohortRule): readonly number[] {
-  if (rule.kind === "cohort") return [rule.id];
-  return rule.kind === "group" ? rule.rules.flatMap(nestedIds) : [];
+  const ids = new Set<number>();
+  const walk = (node: CohortRule): void => {
+    if (node.kind === "cohort") ids.add(node.id);
+    if (node.kind === "group") for (const child of node.rules) walk(child);
+  };
+  walk(rule);
+  return [...ids];
 }
 
 function finish(

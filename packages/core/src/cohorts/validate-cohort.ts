@@ -1,7 +1,6 @@
 import type { CohortDefinition, ProjectDefinitions } from "../flags/flag.ts";
-import { findMisspeltKey, KEYS, misspeltText } from "../flags/misspelt-key.ts";
-import { MAX_STORED_WEIGHT } from "../flags/pattern.ts";
-import { validateComparison, weighComparison } from "../flags/validate-comparison.ts";
+import { KEYS, SpellingCheck } from "../flags/misspelt-key.ts";
+import { StoredPatterns, validateComparison } from "../flags/validate-comparison.ts";
 import type { DefinitionProblem } from "../flags/validate-filters.ts";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
 import { readBehavior } from "./behavior.ts";
@@ -15,6 +14,8 @@ export interface CohortContext {
 }
 
 const MAX_LIST_VALUES = 1_000;
+/** A cohort is compiled whole, and all of it may run for every person: larger ones hurt everyone. */
+const MAX_NODES = 6_000;
 
 /**
  * Checks the `filters` of a dynamic cohort before they are stored: shape, operators and values,
@@ -26,6 +27,10 @@ export function validateCohortFilters(
   context: CohortContext,
 ): readonly DefinitionProblem[] {
   if (!isJsonObject(filters)) return [problem("invalid_input", "filters must be an object")];
+  if (hasTooManyNodes(filters)) {
+    const detail = `A cohort cannot have more than ${MAX_NODES} groups and conditions.`;
+    return [problem("invalid_input", detail)];
+  }
   const problems = checkSpelling(filters);
   const read = readCohortFilters(filters);
   if (read.kind === "empty") return problems;
@@ -67,9 +72,10 @@ function problem(code: string, detail: string): DefinitionProblem {
 /** Unknown keys are ignored, but for those that can only be slips: ignoring them changes who is in. */
 function checkSpelling(filters: JsonObject): DefinitionProblem[] {
   const problems: DefinitionProblem[] = [];
+  const spelling = new SpellingCheck();
   const check = (object: JsonObject, known: readonly string[], path: string) => {
-    const found = findMisspeltKey(object, known);
-    if (found !== null) problems.push(problem("invalid_input", misspeltText(path, found)));
+    const found = spelling.problemIn(object, known, path);
+    if (found !== null) problems.push(problem("invalid_input", found));
   };
   check(filters, KEYS.cohortFilters, "filters");
   for (const [node, path] of nodesOf(filters)) {
@@ -80,16 +86,18 @@ function checkSpelling(filters: JsonObject): DefinitionProblem[] {
   return problems;
 }
 
+function hasTooManyNodes(filters: JsonObject): boolean {
+  let nodes = 0;
+  for (const _ of nodesOf(filters)) if (++nodes > MAX_NODES) return true;
+  return false;
+}
+
 /** What to say of the filter with which the patterns become too large in sum; `null` without one. */
 function findOverweight(filters: JsonObject): DefinitionProblem | null {
-  let weight = 0;
+  const patterns = new StoredPatterns("cohort");
   for (const [node, path] of nodesOf(filters)) {
-    weight += weighComparison(ownValue(node, "operator") ?? null, ownValue(node, "value"));
-    if (weight <= MAX_STORED_WEIGHT) continue;
-    return problem(
-      "invalid_input",
-      `${path}: the regular expressions of a cohort cannot be larger in sum (up to here ${weight}, at most ${MAX_STORED_WEIGHT}; repetitions such as {1,50} count as often as they may repeat).`,
-    );
+    const found = patterns.add(ownValue(node, "operator") ?? null, ownValue(node, "value"));
+    if (found !== null) return problem("invalid_input", `${path}: ${found}`);
   }
   return null;
 }
@@ -137,9 +145,14 @@ function checkNode(node: CohortNode, context: CohortContext): DefinitionProblem[
   }
 }
 
+/** The cohorts that a rule names, each once. */
 function nestedIds(node: CohortNode): readonly number[] {
+  return [...new Set(idsIn(node))];
+}
+
+function idsIn(node: CohortNode): readonly number[] {
   if (node.kind === "cohort") return [node.id];
-  return node.kind === "group" ? node.nodes.flatMap(nestedIds) : [];
+  return node.kind === "group" ? node.nodes.flatMap(idsIn) : [];
 }
 
 /** The ids on the shortest chain of nested cohorts that arrives at `id`; `null` where none does. */

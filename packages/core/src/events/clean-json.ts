@@ -1,16 +1,17 @@
 import { isJsonObject, type Json } from "../json.ts";
 
-/** Half a surrogate pair without its other half: not a character, and no UTF-8 can hold it. */
-const LONE_SURROGATE = /\p{Surrogate}/gu;
 /** Text escapes that may produce a character which stores refuse. */
 const SUSPECT_ESCAPE = /\\u(?:0000|[dD][89a-fA-F])/;
 
-/** Text with NUL characters and lone surrogates replaced by U+FFFD, as PostHog stores it (posthog-api 9.6). */
+/**
+ * Text with NUL characters and lone surrogates, which are no characters and which no UTF-8 can hold,
+ * replaced by U+FFFD, as PostHog stores it (posthog-api 9.6).
+ */
 export function cleanText(text: string): string {
-  return isClean(text) ? text : text.replaceAll("\0", "\uFFFD").replace(LONE_SURROGATE, "\uFFFD");
+  return isClean(text) ? text : text.replaceAll("\0", "\uFFFD").toWellFormed();
 }
 
-/** Longer texts are left to the expressions, which then are quicker. */
+/** Longer texts are left to the engine, which then is quicker. */
 const MAX_LOOKED_THROUGH = 100;
 
 /** True for short texts, names and ids nearly always, in which nothing has to be replaced. */

@@ -335,18 +335,20 @@ function collectNeeds(
   let createdAt = false;
   let staticCohorts = false;
   if (enrollmentProperty !== null) person.set(enrollmentProperty.text, enrollmentProperty);
+  const cohorts = new Set<CompiledCohort>();
   for (const filter of conditions.flatMap((condition) => condition.filters)) {
     if (filter.kind === "person") person.set(filter.property.text, filter.property);
     else if (filter.kind === "person_metadata") createdAt ||= filter.isCreatedAt;
     else if (filter.kind === "group" && filter.groupName !== null) {
       const { groupName, property } = filter;
       group.set(JSON.stringify([groupName, property.text]), { groupName, property });
-    } else if (filter.kind === "cohort" && filter.cohort !== null) {
-      const { needs } = filter.cohort;
-      for (const property of needs.personProperties) person.set(property.text, property);
-      createdAt ||= needs.createdAt;
-      staticCohorts ||= needs.staticCohorts;
-    }
+    } else if (filter.kind === "cohort" && filter.cohort !== null) cohorts.add(filter.cohort);
+  }
+  // Thousands of filters may name one cohort that asks for thousands of properties.
+  for (const { needs } of cohorts) {
+    for (const property of needs.personProperties) person.set(property.text, property);
+    createdAt ||= needs.createdAt;
+    staticCohorts ||= needs.staticCohorts;
   }
   const hashKeyOverride =
     isContinuous &&

@@ -20,19 +20,29 @@ export function dependencyNames(filters: JsonObject): readonly string[] {
   return [...names];
 }
 
-/** The flag that a dependency names: by id first, then by key. */
-export function findFlag(
-  flags: readonly FlagDefinition[],
-  name: string,
-): FlagDefinition | undefined {
-  return flags.find((flag) => String(flag.id) === name) ?? flags.find((flag) => flag.key === name);
+/** Finds flags by what dependencies name them by. */
+export type FindFlag = (name: string) => FlagDefinition | undefined;
+
+/**
+ * Finds flags by their id in digits or, where none has such an id, by their key; the first of each. The
+ * flags are gone through with the first question only, however many are asked.
+ */
+export function createFindFlag(flags: readonly FlagDefinition[]): FindFlag {
+  let byName: ReadonlyMap<string, FlagDefinition> | undefined;
+  return (name) => {
+    byName ??= new Map([
+      ...flags.map((flag) => [flag.key, flag] as const).toReversed(),
+      ...flags.map((flag) => [String(flag.id), flag] as const).toReversed(),
+    ]);
+    return byName.get(name);
+  };
 }
 
 /** Keys from the flag back to itself through what its targets depend on; `null` without a cycle. */
 export function findCycle(
   flag: { readonly id: number | null; readonly key: string },
   targets: readonly FlagDefinition[],
-  others: readonly FlagDefinition[],
+  findFlag: FindFlag,
 ): readonly string[] | null {
   const seen = new Set<number>();
   const open = targets.map((target) => ({ flag: target, path: [flag.key, target.key] }));
@@ -41,7 +51,7 @@ export function findCycle(
     seen.add(current.flag.id);
     for (const name of dependencyNames(current.flag.filters)) {
       if (name === flag.key || name === String(flag.id)) return [...current.path, flag.key];
-      const next = findFlag(others, name);
+      const next = findFlag(name);
       if (next !== undefined) open.push({ flag: next, path: [...current.path, next.key] });
     }
   }

@@ -4,7 +4,7 @@ import type { Json, JsonObject } from "../json.ts";
 import { compileFlags } from "./compile-flags.ts";
 import { evaluateFlags } from "./evaluate-flags.ts";
 import type { EvaluationRequest } from "./evaluation-request.ts";
-import { explainFlag } from "./explain-flag.ts";
+import { explainFlag, type FlagExplanation } from "./explain-flag.ts";
 import { explainInWords } from "./explain-text.ts";
 import type { FlagDefinition } from "./flag.ts";
 import {
@@ -193,6 +193,44 @@ describe("the explanation of a flag", () => {
       reason: { code: "dependency_cycle_flag" },
       dependencies: [{ flag: { key: "other" }, dependencies: [] }],
     });
+  });
+
+  it("[EX-3] explains what a flag depends on once, by however many ways, and leaves out what is too much", () => {
+    const needing = (...ids: readonly number[]) => ({
+      groups: ids.map((id) => ({
+        properties: [{ key: String(id), value: true, type: "flag", operator: "flag_evaluates_to" }],
+      })),
+    });
+    // Each of forty steps has two flags, which both depend on both of the next step.
+    const steps = Array.from({ length: 40 }, (_, step) =>
+      [1, 2].map((side) =>
+        flagDefinition({
+          id: 2 * step + side,
+          key: `step-${step}-${side}`,
+          filters: step < 39 ? needing(2 * step + 3, 2 * step + 4) : { groups: [{}] },
+        }),
+      ),
+    ).flat();
+    const keysIn = ({ flag, dependencies }: FlagExplanation): string[] => [
+      flag.key,
+      ...dependencies.flatMap(keysIn),
+    ];
+    const told = keysIn(explain(steps, "step-0-1"));
+    expect(new Set(told).size).toBe(79);
+    expect(told.length).toBe(1 + 39 * 4 - 2);
+    const large = Array.from({ length: 30 }, (_, at) =>
+      flagDefinition({
+        id: at + 2,
+        key: `large-${at}`,
+        filters: { groups: Array(1_000).fill({ properties: [] }) },
+      }),
+    );
+    const top = flagDefinition({
+      id: 1,
+      key: "top",
+      filters: needing(...large.map(({ id }) => id)),
+    });
+    expect(keysIn(explain([top, ...large], "top")).length).toBe(1 + 19);
   });
 
   it("[EX-4] never disagrees with the evaluation", () => {

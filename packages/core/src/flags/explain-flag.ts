@@ -1,5 +1,6 @@
 import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
 import { isHeldOut, NO_SALT, VARIANT_SALT } from "./bucketing.ts";
+import { createFindFlag, type FindFlag } from "./dependency-cycle.ts";
 import { type ConditionStep, Evaluation } from "./evaluate-flags.ts";
 import type { EvaluationRequest } from "./evaluation-request.ts";
 import type {
@@ -115,17 +116,24 @@ export function explainFlag(definition: FlagDefinition, input: ExplainInput): Fl
   return new Explainer(input).explain(definition, []);
 }
 
+/** Flags that the explained one depends on, near and far, with their conditions and filters; more are left out. */
+const MAX_BELOW = 20_000;
+
 class Explainer {
   readonly #input: ExplainInput;
+  readonly #findFlag: FindFlag;
   readonly #evaluation: Evaluation;
   readonly #answers = new Map<number, FlagEvaluation>();
   readonly #flags = new Map<number, CompiledFlag>();
+  readonly #explained = new Set<number>();
+  #left = MAX_BELOW;
   /** Flags that a bug of ours keeps from being evaluated. */
   readonly #faulty = new Set<number>();
 
   constructor(input: ExplainInput) {
     this.#input = input;
-    const { set, request } = input;
+    const { set, request, definitions } = input;
+    this.#findFlag = createFindFlag(definitions.flags);
     const evaluation = new Evaluation(set, request);
     // Dependencies come first in the set, so that this is the order of a request for all flags.
     for (const flag of set.flags) {
@@ -144,7 +152,10 @@ class Explainer {
   explain(definition: FlagDefinition, path: readonly number[]): FlagExplanation {
     const compiled = this.#flags.get(definition.id);
     const answer = this.#answers.get(definition.id);
-    const dependencies = this.#dependencies(definition, [...path, definition.id]);
+    // Told once: flags that depend on the same ones in turn would double the answer again and again.
+    const isFirst = !this.#explained.has(definition.id);
+    this.#explained.add(definition.id);
+    const dependencies = isFirst ? this.#dependencies(definition, [...path, definition.id]) : [];
     if (compiled === undefined || answer === undefined) {
       const ending = this.#faulty.has(definition.id)
         ? "evaluation_fault"
@@ -190,15 +201,14 @@ class Explainer {
         .filter((filter) => ownValue(filter, "type") === "flag")
         .map((filter) => String(ownValue(filter, "key"))),
     );
-    const targets = [...names].flatMap((name) => this.#definition(name) ?? []);
+    const targets = [...names].flatMap((name) => this.#findFlag(name) ?? []);
     return targets
       .filter(({ id }) => !path.includes(id))
-      .map((target) => this.explain(target, path));
-  }
-
-  #definition(name: string): FlagDefinition | undefined {
-    const { flags } = this.#input.definitions;
-    return flags.find(({ id }) => String(id) === name) ?? flags.find(({ key }) => key === name);
+      .flatMap((target) => {
+        const conditions = rawConditionsOf(target);
+        this.#left -= 1 + conditions.length + conditions.flatMap(rawFiltersOf).length;
+        return this.#left < 0 ? [] : this.explain(target, path);
+      });
   }
 
   #enrollment(flag: CompiledFlag): EnrollmentExplanation | null {
@@ -283,7 +293,7 @@ class Explainer {
         return { ...told, ...seenValue(value, this.#groupSource(filter)) };
       }
       case "flag": {
-        const target = this.#definition(told.key);
+        const target = this.#findFlag(told.key);
         const value = target && (this.#answers.get(target.id)?.value ?? false);
         return { ...told, key: target?.key ?? told.key, ...seenValue(value, "derived") };
       }

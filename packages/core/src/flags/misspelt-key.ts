@@ -67,26 +67,49 @@ const limitFor = (known: string): number => (known.length <= 4 ? 1 : 2);
 const LONG = 10;
 const MAX_ENDING = 3;
 
-/**
- * The first key of an object that can only be a slip for one of `known`, and the one meant: letters
- * are wrong, missing, added or swapped, or the ending differs; case and separators are left aside.
- * `null` where all keys are known, used by PostHog elsewhere, or far from every known one.
- */
-export function findMisspeltKey(
-  object: JsonObject,
-  known: readonly string[],
-): { readonly key: string; readonly meant: string } | null {
-  for (const key of Object.keys(object)) {
-    if (USED.has(key)) continue;
-    const meant = meantBy(key, known);
-    if (meant !== null) return { key, meant };
-  }
-  return null;
-}
+/** Most different keys of no known meaning that are looked at; each takes some microseconds. */
+const MAX_UNKNOWN_KEYS = 1_000;
 
-/** The text of a refusal that names the key at fault and the one meant. */
-export function misspeltText(path: string, { key, meant }: { key: string; meant: string }): string {
-  return `${path}.${key} is not a known field. Did you mean ${meant}?`;
+/** Looks for slips in what one author wrote: the same key is looked at once, however often it stands there. */
+export class SpellingCheck {
+  readonly #meant = new Map<readonly string[], Map<string, string | null>>();
+  #unknownKeys = 0;
+  #toldTooMany = false;
+
+  /** What to say of the first slip among the keys of an object, or, once, of too many to look at; `null` without. */
+  problemIn(object: JsonObject, known: readonly string[], path: string): string | null {
+    const slip = this.findSlip(object, known);
+    if (slip !== null) {
+      return `${path}.${slip.key} is not a known field. Did you mean ${slip.meant}?`;
+    }
+    if (this.#unknownKeys <= MAX_UNKNOWN_KEYS || this.#toldTooMany) return null;
+    this.#toldTooMany = true;
+    return `${path}: more than ${MAX_UNKNOWN_KEYS} different fields are not known`;
+  }
+
+  /**
+   * The first key of an object that can only be a slip for one of `known`, and the one meant: letters
+   * are wrong, missing, added or swapped, or the ending differs; case and separators are left aside.
+   * `null` where all keys are known, used by PostHog elsewhere, or far from every known one.
+   */
+  findSlip(
+    object: JsonObject,
+    known: readonly string[],
+  ): { readonly key: string; readonly meant: string } | null {
+    const seen = this.#meant.get(known) ?? new Map<string, string | null>();
+    this.#meant.set(known, seen);
+    for (const key of Object.keys(object)) {
+      if (USED.has(key)) continue;
+      let meant = seen.get(key);
+      if (meant === undefined) {
+        if (++this.#unknownKeys > MAX_UNKNOWN_KEYS) return null;
+        meant = meantBy(key, known);
+        seen.set(key, meant);
+      }
+      if (meant !== null) return { key, meant };
+    }
+    return null;
+  }
 }
 
 function meantBy(key: string, known: readonly string[]): string | null {

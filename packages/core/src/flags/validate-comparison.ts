@@ -1,6 +1,6 @@
 import type { Json } from "../json.ts";
 import { isOperator, type Operator, readBounds, toNumber, toText } from "./match-property.ts";
-import { isValidPattern, weighPattern } from "./pattern.ts";
+import { isValidPattern, MAX_STORED_WEIGHT, weighPattern } from "./pattern.ts";
 import { parseVersion, parseVersionRange } from "./semantic-version.ts";
 import { createTimeZone, readDateExpression } from "./zoned-date.ts";
 
@@ -76,10 +76,33 @@ export function validateComparison(
       };
 }
 
-/** What the pattern of a comparison weighs, see {@link weighPattern}; 0 for one without a pattern. */
-export function weighComparison(operator: Json, value: Json | undefined): number {
-  const isPattern = isOperator(operator) && NEEDS[operator] === "pattern";
-  return isPattern && typeof value === "string" ? weighPattern(value) : 0;
+/** Most characters that all patterns of one flag, or of one cohort, may have: reading them takes time. */
+const MAX_STORED_PATTERN_CHARS = 250_000;
+
+/** What the patterns of one flag, or of one cohort, are in sum; none of them is compiled for it. */
+export class StoredPatterns {
+  readonly #owner: string;
+  #weight = 0;
+  #chars = 0;
+
+  /** @param owner whose they are, in words */
+  constructor(owner: "flag" | "cohort") {
+    this.#owner = owner;
+  }
+
+  /** What to say of the comparison with which they become too large; `null` while they are not. */
+  add(operator: Json, value: Json | undefined): string | null {
+    const isPattern = isOperator(operator) && NEEDS[operator] === "pattern";
+    if (!isPattern || typeof value !== "string") return null;
+    this.#chars += value.length;
+    if (this.#chars > MAX_STORED_PATTERN_CHARS) {
+      return `the regular expressions of a ${this.#owner} cannot have more than ${MAX_STORED_PATTERN_CHARS} characters in sum.`;
+    }
+    this.#weight += weighPattern(value);
+    return this.#weight <= MAX_STORED_WEIGHT
+      ? null
+      : `the regular expressions of a ${this.#owner} cannot be larger in sum (up to here ${this.#weight}, at most ${MAX_STORED_WEIGHT}; repetitions such as {1,50} count as often as they may repeat).`;
+  }
 }
 
 function meets(need: Need, operator: string, value: Json, timeZone: string): boolean {

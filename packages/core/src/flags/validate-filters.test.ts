@@ -448,6 +448,65 @@ describe("validation of filters", () => {
     ]);
   });
 
+  it.each([
+    [
+      "conditions of enrolment",
+      { super_groups: Array(1_001).fill({}) },
+      "filters.super_groups cannot have more than 1000 conditions.",
+    ],
+    [
+      "conditions of holdouts",
+      { holdout_groups: Array(1_001).fill({}) },
+      "filters.holdout_groups cannot have more than 1000 conditions.",
+    ],
+    [
+      "filters over all of them",
+      {
+        groups: [condition(Array(3_000).fill(filter("a", "b")))],
+        super_groups: [condition(Array(2_001).fill(filter("a", "b")))],
+      },
+      "A flag cannot have more than 5000 filters.",
+    ],
+    [
+      "variants",
+      { multivariate: { variants: Array(1_001).fill({ key: "a", rollout_percentage: 1 }) } },
+      "A flag cannot have more than 1000 variants.",
+    ],
+    [
+      "values in payloads",
+      {
+        payloads: { true: `[${"1,".repeat(60_000)}1]`, "holdout-1": `[${"[],".repeat(20_000)}1]` },
+      },
+      "Payloads cannot have more than 100000 values in sum: see 'holdout-1'",
+    ],
+    [
+      "characters of patterns",
+      {
+        groups: [
+          condition(Array(100).fill(filter("a", "(ab)".repeat(750), { operator: "regex" }))),
+        ],
+      },
+      "filters.groups[0].properties[83]: the regular expressions of a flag cannot have more than 250000 characters in sum.",
+    ],
+  ])("[FE-38] refuses too many %s", (_, filters, detail) => {
+    const found = validateFilters(filters, { definitions, id: null, key: "large" });
+    expect(found.map((one) => one.detail)).toContain(detail);
+  });
+
+  it("[FE-38] tells twenty problems at most", () => {
+    for (const filters of [
+      { groups: Array(1_000).fill(5) },
+      { groups: Array(900).fill({ rollout_percentage: 101 }) },
+      { groups: [condition(Array(900).fill(filter("a", "(", { operator: "regex" })))] },
+      { multivariate: { variants: Array(900).fill({ key: 5 }) } },
+      { groups: [condition(Array.from({ length: 900 }, (_, at) => dependsOn(`none ${at}`)))] },
+    ]) {
+      const found = validateFilters(filters, { definitions, id: null, key: "wrong" });
+      expect(found.length).toBeGreaterThanOrEqual(1);
+      expect(found.length).toBeLessThanOrEqual(21);
+    }
+  });
+
   it("[FE-38] names prototype keys like any others", () => {
     const filters = JSON.parse(
       '{"groups":[{"properties":[{"key":"__proto__","value":"x","type":"person"}],"variant":"constructor"}],"payloads":{"__proto__":"1"},"multivariate":{"variants":[{"key":"toString","rollout_percentage":100}]}}',

@@ -1,12 +1,11 @@
 import { readCohortId } from "../cohorts/read-cohort-filters.ts";
 import { findUncomputableCohort } from "../cohorts/uncomputable-cohort.ts";
-import { encodeJson } from "../exact-json.ts";
+import { countMembers, encodeJson } from "../exact-json.ts";
 import { isJsonObject, type Json, type JsonObject, ownValue } from "../json.ts";
-import { dependencyNames, findCycle, findFlag } from "./dependency-cycle.ts";
-import type { FlagDefinition, ProjectDefinitions } from "./flag.ts";
-import { findMisspeltKey, KEYS, misspeltText } from "./misspelt-key.ts";
-import { MAX_STORED_WEIGHT } from "./pattern.ts";
-import { validateComparison, weighComparison } from "./validate-comparison.ts";
+import { createFindFlag, dependencyNames, findCycle } from "./dependency-cycle.ts";
+import type { CohortDefinition, FlagDefinition, ProjectDefinitions } from "./flag.ts";
+import { KEYS, SpellingCheck } from "./misspelt-key.ts";
+import { StoredPatterns, validateComparison } from "./validate-comparison.ts";
 
 /** What is wrong with a body: the field, a stable code, and a text for its author. */
 export interface DefinitionProblem {
@@ -27,6 +26,11 @@ const MAX_LIST_VALUES = 1_000;
 /** A flag is compiled whole and each of its filters may run in every request: larger ones hurt everyone. */
 const MAX_CONDITIONS = 1_000;
 const MAX_FILTERS = 5_000;
+const MAX_VARIANTS = 1_000;
+/** Members of objects and lists in the payloads of a flag, which are read whenever they are checked. */
+const MAX_PAYLOAD_MEMBERS = 100_000;
+/** Problems that are told: finding more of them takes time. */
+const MAX_PROBLEMS = 20;
 const MAX_GROUP_TYPE_INDEX = 4;
 
 /** Sums of shares may be off by binary noise, not by a thousandth. */
@@ -52,8 +56,8 @@ export function validateFilters(
 
 /** What may be wrong with filters that are not stored, since they name no conditions (`groups`). */
 export function validateSpelling(filters: JsonObject): readonly DefinitionProblem[] {
-  const found = findMisspeltKey(filters, KEYS.filters);
-  return found === null ? [] : [problem("invalid_input", misspeltText("filters", found))];
+  const found = new SpellingCheck().problemIn(filters, KEYS.filters, "filters");
+  return found === null ? [] : [problem("invalid_input", found)];
 }
 
 function problem(code: string, detail: string): DefinitionProblem {
@@ -64,20 +68,26 @@ function problem(code: string, detail: string): DefinitionProblem {
 class FilterCheck {
   readonly problems: DefinitionProblem[] = [];
   readonly #context: FilterContext;
+  readonly #spellingCheck = new SpellingCheck();
+  /** Of the project, by id; read with the first filter that names one. */
+  #cohorts: ReadonlyMap<number, CohortDefinition> | undefined;
+  readonly #uncomputable = new Map<number, CohortDefinition | null>();
 
   constructor(context: FilterContext) {
     this.#context = context;
   }
 
-  #isTooLarge(conditions: readonly JsonObject[]): boolean {
-    if (conditions.length > MAX_CONDITIONS) {
-      this.#add(`filters.groups cannot have more than ${MAX_CONDITIONS} conditions.`);
-      return true;
-    }
+  #isTooLarge(lists: Readonly<Record<string, readonly JsonObject[]>>): boolean {
     let filters = 0;
-    for (const condition of conditions) {
-      const properties = ownValue(condition, "properties");
-      if (Array.isArray(properties)) filters += properties.length;
+    for (const [name, conditions] of Object.entries(lists)) {
+      if (conditions.length > MAX_CONDITIONS) {
+        this.#add(`filters.${name} cannot have more than ${MAX_CONDITIONS} conditions.`);
+        return true;
+      }
+      for (const condition of conditions) {
+        const properties = ownValue(condition, "properties");
+        if (Array.isArray(properties)) filters += properties.length;
+      }
     }
     if (filters <= MAX_FILTERS) return false;
     this.#add(`A flag cannot have more than ${MAX_FILTERS} filters.`);
@@ -86,21 +96,19 @@ class FilterCheck {
 
   /** All patterns are weighed before any is compiled. */
   #isOverweight(lists: Readonly<Record<string, readonly JsonObject[]>>): boolean {
-    let weight = 0;
+    const patterns = new StoredPatterns("flag");
     for (const [name, conditions] of Object.entries(lists)) {
       for (const [group, condition] of conditions.entries()) {
         const properties = ownValue(condition, "properties");
         if (!Array.isArray(properties)) continue;
         for (const [at, filter] of (properties as readonly Json[]).entries()) {
           if (!isJsonObject(filter)) continue;
-          weight += weighComparison(
+          const found = patterns.add(
             ownValue(filter, "operator") ?? null,
             ownValue(filter, "value"),
           );
-          if (weight <= MAX_STORED_WEIGHT) continue;
-          this.#add(
-            `filters.${name}[${group}].properties[${at}]: the regular expressions of a flag cannot be larger in sum (up to here ${weight}, at most ${MAX_STORED_WEIGHT}; repetitions such as {1,50} count as often as they may repeat).`,
-          );
+          if (found === null) continue;
+          this.#add(`filters.${name}[${group}].properties[${at}]: ${found}`);
           return true;
         }
       }
@@ -118,12 +126,18 @@ class FilterCheck {
     this.#flag(filters, "early_exit");
     const conditions = this.#objects(filters, "groups", "filters");
     const superConditions = this.#objects(filters, "super_groups", "filters");
-    if (this.#isTooLarge(conditions)) return;
-    if (this.#isOverweight({ groups: conditions, super_groups: superConditions })) return;
+    const lists = {
+      groups: conditions,
+      super_groups: superConditions,
+      holdout_groups: this.#objects(filters, "holdout_groups", "filters"),
+    };
+    if (this.#isTooLarge(lists) || this.#isOverweight(lists)) return;
     for (const [at, condition] of conditions.entries()) {
+      if (this.#isFull) return;
       this.#condition(condition, `filters.groups[${at}]`, aggregation);
     }
     for (const [at, condition] of superConditions.entries()) {
+      if (this.#isFull) return;
       this.#condition(condition, `filters.super_groups[${at}]`, null);
     }
     const variantKeys = this.#variants(filters);
@@ -134,8 +148,13 @@ class FilterCheck {
       }
     }
     this.#dependencies(filters);
-    this.#holdouts(filters);
+    this.#holdouts(filters, lists.holdout_groups);
     this.#payloads(filters, variantKeys);
+  }
+
+  /** Whether so much is wrong that it is not worth the time to find more. */
+  get #isFull(): boolean {
+    return this.problems.length >= MAX_PROBLEMS;
   }
 
   #add(detail: string, code = "invalid_input"): void {
@@ -144,8 +163,8 @@ class FilterCheck {
 
   /** Unknown keys are ignored, but for those that can only be slips: ignoring them changes who gets a flag. */
   #spelling(object: JsonObject, known: readonly string[], path: string): void {
-    const found = findMisspeltKey(object, known);
-    if (found !== null) this.#add(misspeltText(path, found));
+    const found = this.#spellingCheck.problemIn(object, known, path);
+    if (found !== null) this.#add(found);
   }
 
   /** The objects of a list; an absent or null list is empty, anything else a problem. */
@@ -158,6 +177,7 @@ class FilterCheck {
     }
     const objects: JsonObject[] = [];
     for (const [at, entry] of (list as readonly Json[]).entries()) {
+      if (this.#isFull) break;
       if (isJsonObject(entry)) objects.push(entry);
       else this.#add(`${path}.${key}[${at}] must be an object`);
     }
@@ -208,6 +228,7 @@ class FilterCheck {
     }
     if (this.#hasAllowedTypes(filters, own, flagAggregation)) {
       for (const [at, filter] of filters.entries()) {
+        if (this.#isFull) return;
         this.#filter(filter, `${path}.properties[${at}]`);
       }
     }
@@ -286,13 +307,18 @@ class FilterCheck {
       this.#add(`${path}.value must be the id of a cohort`);
       return;
     }
-    const cohorts = new Map(this.#context.definitions.cohorts.map((cohort) => [cohort.id, cohort]));
-    const cohort = cohorts.get(id);
+    const { definitions } = this.#context;
+    this.#cohorts ??= new Map(definitions.cohorts.map((cohort) => [cohort.id, cohort]));
+    const cohort = this.#cohorts.get(id);
     if (cohort === undefined) {
       this.#add(`Cohort with id ${id} does not exist`, "cohort_does_not_exist");
       return;
     }
-    const behavioral = findUncomputableCohort(cohort, cohorts, this.#context.definitions.timeZone);
+    let behavioral = this.#uncomputable.get(id);
+    if (behavioral === undefined) {
+      behavioral = findUncomputableCohort(cohort, this.#cohorts, definitions.timeZone);
+      this.#uncomputable.set(id, behavioral);
+    }
     if (behavioral !== null) {
       this.#add(
         `Cohort '${behavioral.name}' with filters on events cannot be used in feature flags.`,
@@ -315,9 +341,14 @@ class FilterCheck {
     const path = "filters.multivariate";
     this.#spelling(multivariate, KEYS.multivariate, path);
     const variants = this.#objects(multivariate, "variants", path);
+    if (variants.length > MAX_VARIANTS) {
+      this.#add(`A flag cannot have more than ${MAX_VARIANTS} variants.`);
+      return keys;
+    }
     const before = this.problems.length;
     let sum = 0;
     for (const [at, variant] of variants.entries()) {
+      if (this.#isFull) return keys;
       this.#spelling(variant, KEYS.variant, `${path}.variants[${at}]`);
       const key = ownValue(variant, "key");
       const share = ownValue(variant, "rollout_percentage") ?? null;
@@ -344,7 +375,7 @@ class FilterCheck {
 
   #dependencies(filters: JsonObject): void {
     const { definitions, id, key } = this.#context;
-    const others = definitions.flags.filter((flag) => flag.id !== id);
+    const findFlag = createFindFlag(definitions.flags.filter((flag) => flag.id !== id));
     const own = dependencyNames(filters);
     if (own.some((name) => name === key || name === String(id))) {
       this.#add(`Feature flag '${key}' cannot depend on itself`);
@@ -352,7 +383,8 @@ class FilterCheck {
     }
     const targets: FlagDefinition[] = [];
     for (const name of own) {
-      const target = findFlag(others, name);
+      if (this.#isFull) return;
+      const target = findFlag(name);
       if (target !== undefined) targets.push(target);
       else if (/^[0-9]+$/.test(name)) {
         this.#add(`Flag dependency references non-existent flag with ID ${name}`);
@@ -362,11 +394,11 @@ class FilterCheck {
         );
       }
     }
-    const cycle = findCycle({ id, key }, targets, others);
+    const cycle = findCycle({ id, key }, targets, findFlag);
     if (cycle !== null) this.#add(`Circular dependency detected: ${cycle.join(" → ")}`);
   }
 
-  #holdouts(filters: JsonObject): void {
+  #holdouts(filters: JsonObject, groups: readonly JsonObject[]): void {
     const holdout = ownValue(filters, "holdout") ?? null;
     if (holdout !== null) {
       if (!isJsonObject(holdout)) this.#add("filters.holdout must be an object");
@@ -379,7 +411,8 @@ class FilterCheck {
         }
       }
     }
-    for (const [at, group] of this.#objects(filters, "holdout_groups", "filters").entries()) {
+    for (const [at, group] of groups.entries()) {
+      if (this.#isFull) return;
       this.#spelling(group, KEYS.condition, `filters.holdout_groups[${at}]`);
       this.#percentage(group, "rollout_percentage", `filters.holdout_groups[${at}]`);
     }
@@ -392,7 +425,15 @@ class FilterCheck {
       this.#add("Payloads must be passed as a dictionary");
       return;
     }
+    let members = 0;
     for (const [key, payload] of Object.entries(payloads)) {
+      if (typeof payload === "string") members += countMembers(payload);
+      if (members > MAX_PAYLOAD_MEMBERS) {
+        this.#add(
+          `Payloads cannot have more than ${MAX_PAYLOAD_MEMBERS} values in sum: see '${key}'`,
+        );
+        return;
+      }
       // An empty text stands for no payload; anything but text is JSON already.
       if (typeof payload === "string" && payload !== "" && !isJsonText(payload)) {
         this.#add(`Payload value is not valid JSON: see '${key}'`);

@@ -110,6 +110,14 @@ describe("making keys", () => {
       "You must be a member of all organizations that you are scoping the key to.",
       "scoped_organizations",
     ],
+    ...["scopes", "scoped_teams", "scoped_organizations"].map(
+      (attr): Fault => [
+        { label: "x", scopes: ["*"], [attr]: Array(1_001).fill(attr === "scoped_teams" ? 1 : "*") },
+        "invalid_input",
+        "Invalid value: must NOT have more than 1000 items.",
+        attr,
+      ],
+    ),
   ])("[AC-33] %j is refused with the field at fault", async (body, code, detail, attr) => {
     const answer = await create(body);
     expect([answer.statusCode, answer.json()]).toEqual([

@@ -44,13 +44,17 @@ export function wirePersonalKey(
 const orNull = <Schema extends Parameters<typeof Type.Optional>[0]>(schema: Schema) =>
   Type.Optional(Type.Union([schema, Type.Null()]));
 
+/** Most scopes, projects and organizations of a key: each is looked up. */
+const MAX_NAMED = 1_000;
+
 export const CreatePersonalKeyBody = Type.Object({
   label: Type.String({ minLength: 1, maxLength: MAX_LABEL_LENGTH }),
   scopes: Type.Array(Type.String(), {
+    maxItems: MAX_NAMED,
     description: "For instance `feature_flag:read`; `*` for all.",
   }),
-  scoped_teams: orNull(Type.Array(Type.Integer())),
-  scoped_organizations: orNull(Type.Array(Type.String())),
+  scoped_teams: orNull(Type.Array(Type.Integer(), { maxItems: MAX_NAMED })),
+  scoped_organizations: orNull(Type.Array(Type.String(), { maxItems: MAX_NAMED })),
 });
 
 /** What a validated body asks of a new key. */

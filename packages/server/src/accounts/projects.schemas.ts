@@ -2,7 +2,7 @@ import type { GroupType } from "@hedgerow/core/flags/flag";
 import { type Static, Type } from "typebox";
 import { Refusal } from "../http/errors.ts";
 import { wireInstant } from "../http/wire-instant.ts";
-import { AnyObject, MapOf } from "../http/wire-schemas.ts";
+import { AnyObject, MapOf, maxChars } from "../http/wire-schemas.ts";
 import type { Membership, Project, TestAccountFilter } from "./account-store.ts";
 import { testAccountFiltersOf, wireTestAccountFilters } from "./test-account-filters.schemas.ts";
 
@@ -190,6 +190,7 @@ export const PatchProjectBody = Type.Object({
   test_account_filters: Type.Optional(
     Type.Array(Type.Unknown(), {
       description: "Items with `key`, `operator`, `value` and `type`: `event` or `person`.",
+      ...maxChars(1_000_000),
     }),
   ),
 });

@@ -103,6 +103,19 @@ export function activityLogContract(open: () => Promise<ActivityLogFixture>): vo
     expect(since.map(({ itemVersion }) => itemVersion)).toEqual([2, 3]);
   });
 
+  test("[FM-22] what was changed since a version is not told where it is too long to look through", async () => {
+    const projectId = await fixture.newProject();
+    const author = await fixture.newUser();
+    const flag = await createFlag(projectId, "a");
+    const item = { scope: "FeatureFlag", itemId: String(flag.id) } as const;
+    for (const letter of ["a", "b", "c"]) {
+      await updateFlag(flag, { filters: { note: letter.repeat(2_400_000) } }, author);
+    }
+    // Each change holds what was before and what was after it.
+    expect(await fixture.activityLog.since(projectId, item, 1)).toEqual([]);
+    expect(await fixture.activityLog.since(projectId, item, 2)).toHaveLength(2);
+  });
+
   test("[AL-1] deleting and restoring are told apart from other changes", async () => {
     const projectId = await fixture.newProject();
     const author = await fixture.newUser();

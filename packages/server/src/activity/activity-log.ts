@@ -115,7 +115,10 @@ export interface ActivityLog {
     },
   ): Promise<{ count: number; activities: readonly Activity[] }>;
 
-  /** Activities that gave an item a version above the given one, oldest first: also of those that changed nothing. */
+  /**
+   * Activities that gave an item a version above the given one, oldest first: also of those that changed
+   * nothing. None at all where there are too many, or what they changed is too long, to look through.
+   */
   since(
     projectId: number,
     item: Pick<ActivityDraft, "scope" | "itemId">,

@@ -3,13 +3,15 @@ import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/co
 import { type Static, Type } from "typebox";
 import type { User } from "../accounts/account-store.ts";
 import { UserBasic, wireAuthor } from "../accounts/accounts.schemas.ts";
+import { MAX_BODY_BYTES } from "../http/app.ts";
 import { bodyOfForm } from "../http/body-of-form.ts";
 import { Refusal } from "../http/errors.ts";
 import { type Page, PageQuery } from "../http/pagination.ts";
 import { readId } from "../http/path-id.ts";
 import { queryText } from "../http/query-text.ts";
+import type { JsonReader } from "../http/read-json-in-turn.ts";
 import { wireInstant, wireInstantOrNull } from "../http/wire-instant.ts";
-import { AnyObject, MapOf, Nullable } from "../http/wire-schemas.ts";
+import { AnyObject, MapOf, maxChars, Nullable } from "../http/wire-schemas.ts";
 import { isUuid } from "../http/wire-uuid.ts";
 import type {
   CohortListQuery,
@@ -18,6 +20,11 @@ import type {
   NamedPersons,
 } from "./cohort-store.ts";
 import type { CohortChange } from "./cohorts.ts";
+
+/** A rule names thousands of values. */
+const MAX_RULE_CHARS = 4_000_000;
+/** Ten thousand persons, by the longest of names. */
+const MAX_NAMES_CHARS = 5_000_000;
 
 /** What a caller may write of a cohort; unknown fields are ignored. */
 const writableFields = {
@@ -29,6 +36,7 @@ const writableFields = {
       MapOf(Type.Unknown(), {
         description: "Rule of a dynamic cohort: `{ properties: { type, values } }`.",
       }),
+      maxChars(MAX_RULE_CHARS),
     ),
   ),
   groups: Type.Optional(
@@ -36,6 +44,7 @@ const writableFields = {
       Type.Array(AnyObject, {
         description: "The older form of `filters`: any one of the groups, each with `properties`.",
       }),
+      maxChars(MAX_RULE_CHARS),
     ),
   ),
   is_static: Type.Optional(Type.Boolean()),
@@ -47,6 +56,7 @@ const membersFile = {
     Type.String({
       description:
         "CSV with a first line that names `distinct_id` or `person_id`, or with distinct ids alone.",
+      ...maxChars(MAX_BODY_BYTES),
     }),
   ),
 };
@@ -55,11 +65,15 @@ export const CreateCohortBody = Type.Object({
   ...writableFields,
   ...membersFile,
   _create_static_person_ids: Type.Optional(
-    Type.Array(Type.String(), { description: "UUIDs of the first members of a static cohort." }),
+    Type.Array(Type.String(), {
+      description: "UUIDs of the first members of a static cohort.",
+      ...maxChars(MAX_NAMES_CHARS),
+    }),
   ),
   distinct_ids: Type.Optional(
     Type.Array(Type.String(), {
       description: "Distinct ids of the first members of a static cohort.",
+      ...maxChars(MAX_NAMES_CHARS),
     }),
   ),
 });
@@ -125,17 +139,23 @@ export function isForced(parameters: unknown): boolean {
 }
 
 /** The body of a form with the fields of a cohort, and its members as a file. */
-export function bodyOfCohortForm(fields: ReadonlyMap<string, Buffer>): JsonObject {
+export async function bodyOfCohortForm(
+  fields: ReadonlyMap<string, Buffer>,
+  _: unknown,
+  reader: JsonReader,
+): Promise<JsonObject> {
   for (const [name, bytes] of fields) {
     if (isUtf8(bytes)) continue;
     throw new Refusal("invalid_input", "The text is not valid UTF-8.", { attr: name });
   }
-  return bodyOfForm(fields, CreateCohortBody);
+  return await bodyOfForm(fields, CreateCohortBody, reader);
 }
 
 export const AddPersonsBody = Type.Object({
-  person_ids: Type.Optional(Type.Array(Type.String(), { description: "UUIDs of persons." })),
-  distinct_ids: Type.Optional(Type.Array(Type.String())),
+  person_ids: Type.Optional(
+    Type.Array(Type.String(), { description: "UUIDs of persons.", ...maxChars(MAX_NAMES_CHARS) }),
+  ),
+  distinct_ids: Type.Optional(Type.Array(Type.String(), maxChars(MAX_NAMES_CHARS))),
 });
 export const AddPersonsAnswer = Type.Object({
   success: Type.Boolean(),

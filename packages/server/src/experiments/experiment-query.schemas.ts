@@ -6,7 +6,7 @@ import { Type } from "typebox";
 import { Refusal } from "../http/errors.ts";
 import { wireNames } from "../http/wire-field-name.ts";
 import { wireInstant } from "../http/wire-instant.ts";
-import { AnyObject, MapOf } from "../http/wire-schemas.ts";
+import { AnyObject, MapOf, maxChars } from "../http/wire-schemas.ts";
 import type { Analysis, ExposureSeries, Exposures } from "./analyse-experiment.ts";
 import { type CellResult, DEFAULT_TUNING, type VariantResult } from "./analyse-measured.ts";
 import { wireBalanced, wireEffect, wireSums } from "./balanced-numbers.schemas.ts";
@@ -20,11 +20,13 @@ import {
 import type { ClassicResult, ClassicVersion } from "./classic-result.ts";
 import type { ArmMeasure } from "./experiment-measures.ts";
 import { wireClassicResult } from "./experiment-results.schemas.ts";
+import { MAX_METRICS_CHARS } from "./metric.schemas.ts";
 
 export const QueryBody = Type.Object({
   query: MapOf(Type.Unknown(), {
     description:
       "`kind` and `experiment_id`; of an `ExperimentQuery` the `metric`, an `ExperimentMetric` of type mean, quantile, funnel, ratio or retention; of an `ExperimentTrendsQuery` the `count_query`, of an `ExperimentFunnelsQuery` the `funnels_query`; nothing else of an `ExperimentExposureQuery`.",
+    ...maxChars(MAX_METRICS_CHARS),
   }),
   refresh: Type.Optional(
     Type.Unknown({

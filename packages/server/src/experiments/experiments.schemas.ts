@@ -10,7 +10,7 @@ import { readId } from "../http/path-id.ts";
 import { presentFields } from "../http/present-fields.ts";
 import { queryText } from "../http/query-text.ts";
 import { readInstant, wireInstant, wireInstantOrNull } from "../http/wire-instant.ts";
-import { AnyObject, Nullable } from "../http/wire-schemas.ts";
+import { AnyObject, maxChars, Nullable } from "../http/wire-schemas.ts";
 import { type Ending, statusOf } from "./experiment-life.ts";
 import {
   CONCLUSIONS,
@@ -24,7 +24,7 @@ import type { ExperimentChange } from "./experiments.ts";
 import { exposureCriteriaOf } from "./exposure.schemas.ts";
 import { shownParameters } from "./flag-of-experiment.ts";
 import { WireHoldout, wireHoldout } from "./holdouts.schemas.ts";
-import { checkMetric, METRIC_KINDS } from "./metric.schemas.ts";
+import { checkMetric, MAX_METRICS_CHARS, METRIC_KINDS } from "./metric.schemas.ts";
 import { identified } from "./metric-identity.ts";
 import { checkStatsConfig } from "./stats-config.schemas.ts";
 
@@ -37,12 +37,14 @@ const writableFields = {
   end_date: instant,
   parameters: Type.Optional(Nullable(AnyObject)),
   filters: Type.Optional(Nullable(AnyObject)),
-  secondary_metrics: Type.Optional(Nullable(Type.Array(Type.Unknown()))),
+  secondary_metrics: Type.Optional(
+    Nullable(Type.Array(Type.Unknown()), maxChars(MAX_METRICS_CHARS)),
+  ),
   archived: Type.Optional(Type.Boolean()),
   type: Type.Optional(Nullable(Type.Enum(["web", "product"]))),
-  metrics: Type.Optional(Nullable(Type.Array(AnyObject))),
-  metrics_secondary: Type.Optional(Nullable(Type.Array(AnyObject))),
-  exposure_criteria: Type.Optional(Nullable(AnyObject)),
+  metrics: Type.Optional(Nullable(Type.Array(AnyObject), maxChars(MAX_METRICS_CHARS))),
+  metrics_secondary: Type.Optional(Nullable(Type.Array(AnyObject), maxChars(MAX_METRICS_CHARS))),
+  exposure_criteria: Type.Optional(Nullable(AnyObject, maxChars(MAX_METRICS_CHARS))),
   stats_config: Type.Optional(Nullable(AnyObject)),
   conclusion: Type.Optional(Nullable(Type.Enum([...CONCLUSIONS]))),
   conclusion_comment: Type.Optional(Nullable(Type.String())),

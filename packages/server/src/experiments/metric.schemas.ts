@@ -9,6 +9,8 @@ import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/co
 import { eventOf, MAX_STEPS, nodesOf, sourceOf } from "./event-node.schemas.ts";
 import { choiceOf, inside, missing, numberOf, type Place, refuse } from "./wire-place.ts";
 
+/** Most characters of metrics in one field. */
+export const MAX_METRICS_CHARS = 500_000;
 const MAX_WINDOW_MS = 100 * 366 * TIME_UNIT_MS.day;
 
 /** The kinds of metrics that experiments are sent (posthog-api 5.2). */

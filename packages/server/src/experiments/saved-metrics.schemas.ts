@@ -5,15 +5,18 @@ import { UserBasic, wireAuthor } from "../accounts/accounts.schemas.ts";
 import { Refusal } from "../http/errors.ts";
 import { presentFields } from "../http/present-fields.ts";
 import { wireInstant } from "../http/wire-instant.ts";
-import { AnyObject, MapOf, Nullable } from "../http/wire-schemas.ts";
-import { checkMetric } from "./metric.schemas.ts";
+import { AnyObject, MapOf, maxChars, Nullable } from "../http/wire-schemas.ts";
+import { checkMetric, MAX_METRICS_CHARS } from "./metric.schemas.ts";
 import { identified } from "./metric-identity.ts";
 import type { SavedMetric, SavedMetricChange } from "./saved-metrics.ts";
 
 const writableFields = {
   description: Type.Optional(Nullable(Type.String({ maxLength: 400 }))),
   query: Type.Optional(
-    Nullable(MapOf(Type.Unknown(), { description: "The metric, with its `kind`." })),
+    Nullable(
+      MapOf(Type.Unknown(), { description: "The metric, with its `kind`." }),
+      maxChars(MAX_METRICS_CHARS),
+    ),
   ),
   tags: Type.Optional(Type.Array(Type.String({ maxLength: 255 }), { maxItems: 100 })),
 };

@@ -1,3 +1,4 @@
+import { createFindFlag } from "@hedgerow/core/flags/dependency-cycle";
 import {
   type FilterContext,
   validateFilters,
@@ -46,11 +47,10 @@ function withDependenciesById(
   filters: JsonObject,
   { definitions: { flags } }: FilterContext,
 ): JsonObject {
+  const findFlag = createFindFlag(flags);
   const restate = (filter: Json): Json => {
     if (!isJsonObject(filter) || ownValue(filter, "type") !== "flag") return filter;
-    const name = String(ownValue(filter, "key"));
-    const target =
-      flags.find(({ id }) => String(id) === name) ?? flags.find(({ key }) => key === name);
+    const target = findFlag(String(ownValue(filter, "key")));
     return target ? { ...filter, key: String(target.id) } : filter;
   };
   const restateAll = (conditions: Json | undefined): Json =>

@@ -178,6 +178,35 @@ describe("explaining a flag over HTTP", () => {
     ).toMatchObject({ status: 400, body: { attr: "groups" } });
   });
 
+  test("[EX-5] as many groups as a flag request may name are taken, whatever they are, and more refused", async () => {
+    const flag = await create({
+      key: "many-groups",
+      filters: {
+        groups: [
+          { properties: [{ key: "plan", type: "person", operator: "is_set", value: "is_set" }] },
+        ],
+      },
+    });
+    const groups = (count: number) =>
+      Object.fromEntries(Array.from({ length: count }, (_, at) => [`type ${at}`, "acme"]));
+    const ask = (body: object) =>
+      api.send("POST", `${path}/${flag.id}/explain`, { distinct_id: "u1", ...body });
+    // What is stored of the person could be read, so that there is nothing, and not nothing known.
+    expect(await ask({ groups: groups(1_000) })).toMatchObject({
+      status: 200,
+      body: { conditions: [{ filters: [{ source: "missing" }] }] },
+    });
+    for (const attr of ["groups", "group_properties"]) {
+      const sent = Object.fromEntries(
+        Object.keys(groups(1_001)).map((type) => [type, attr === "groups" ? "a" : {}]),
+      );
+      expect(await ask({ [attr]: sent })).toMatchObject({
+        status: 400,
+        body: { code: "invalid_input", attr },
+      });
+    }
+  });
+
   test("[EX-5] a flag is named by its id or its key, and an id comes before a key of digits", async () => {
     const first = await create({ key: "named" });
     const second = await create({ key: String(first.id) });

@@ -10,10 +10,14 @@ import { Refusal } from "../http/errors.ts";
 import { parseStrictJson } from "../http/parse-json.ts";
 import { readId } from "../http/path-id.ts";
 import { queryText } from "../http/query-text.ts";
-import { AnyObject, MapOf, Nullable } from "../http/wire-schemas.ts";
+import { AnyObject, MapOf, maxChars, Nullable } from "../http/wire-schemas.ts";
 import type { ExplainedPerson } from "./explain.ts";
+import { typesIn } from "./flag-request.schemas.ts";
 import type { LiveFlag } from "./flag-store.ts";
 import { MinimalFlag, wireMinimalFlag } from "./flags.schemas.ts";
+
+/** As many as an event may carry. */
+const MAX_PROPERTIES_CHARS = 2_000_000;
 
 export const ExplainParameters = Type.Object({
   distinct_id: Type.Optional(Type.String({ description: "Whose value is explained; required." })),
@@ -25,8 +29,8 @@ export const ExplainParameters = Type.Object({
 export const ExplainBody = Type.Object({
   distinct_id: Type.String({ minLength: 1, description: "Whose value is explained." }),
   groups: Type.Optional(MapOf(Type.Union([Type.String(), Type.Number()]))),
-  person_properties: Type.Optional(AnyObject),
-  group_properties: Type.Optional(MapOf(AnyObject)),
+  person_properties: Type.Optional(MapOf(Type.Unknown(), maxChars(MAX_PROPERTIES_CHARS))),
+  group_properties: Type.Optional(MapOf(AnyObject, maxChars(MAX_PROPERTIES_CHARS))),
   device_id: Type.Optional(Nullable(Type.String())),
   anon_distinct_id: Type.Optional(Nullable(Type.String())),
   ip: Type.Optional(Nullable(Type.String({ description: "Address whose place counts." }))),
@@ -90,7 +94,9 @@ function parseGroups(text: string): Record<string, string | number> {
 /** The person of a body. */
 export function explainedPersonOf(body: Static<typeof ExplainBody>): ExplainedPerson {
   const groups = Object.create(null) as Record<string, string>;
-  for (const [type, key] of Object.entries(body.groups ?? {})) groups[type] = String(key);
+  const sent = body.groups ?? {};
+  for (const type of typesIn(sent, "groups")) groups[type] = String(sent[type]);
+  typesIn(body.group_properties ?? {}, "group_properties");
   return {
     distinctId: body.distinct_id,
     deviceId: body.device_id ?? null,
@@ -197,7 +203,7 @@ export function wireMyFlags(
 }
 
 export const BulkKeysBody = Type.Object({
-  ids: Type.Optional(Type.Array(Type.Unknown(), { maxItems: 10_000 })),
+  ids: Type.Optional(Type.Array(Type.Unknown(), { maxItems: 10_000, ...maxChars(1_000_000) })),
 });
 
 export const BulkKeys = Type.Object({

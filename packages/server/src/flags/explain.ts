@@ -2,7 +2,7 @@ import { evaluateFlags } from "@hedgerow/core/flags/evaluate-flags";
 import type { EvaluationRequest, StoredFacts } from "@hedgerow/core/flags/evaluation-request";
 import { explainFlag, type FlagExplanation } from "@hedgerow/core/flags/explain-flag";
 import { explainInWords } from "@hedgerow/core/flags/explain-text";
-import type { FlagEvaluation } from "@hedgerow/core/flags/flag";
+import type { FlagEvaluation, ProjectDefinitions } from "@hedgerow/core/flags/flag";
 import { hideStoredValues } from "@hedgerow/core/flags/hide-stored-values";
 import type { JsonObject } from "@hedgerow/core/json";
 import type { PendingPersons } from "../events/pending-persons.ts";
@@ -58,8 +58,16 @@ export function createExplain({
   reportFault: (error: unknown, context: string) => void;
 }): { explain: Explain; evaluateAll: EvaluateAll } {
   const deps = { compiledFlags, pendingPersons };
-  const factsOf = async (projectId: number, person: ExplainedPerson): Promise<StoredFacts> => {
+  const factsOf = async (
+    projectId: number,
+    person: ExplainedPerson,
+    groupTypes: ProjectDefinitions["groupTypes"],
+  ): Promise<StoredFacts> => {
     const { distinctId, anonDistinctId, groups } = person;
+    // Of others nothing is stored, and each is looked for.
+    const known = groupTypes.flatMap(({ name }) =>
+      Object.hasOwn(groups, name) ? [[name, groups[name] ?? ""] as const] : [],
+    );
     try {
       const distinctIds = anonDistinctId === null ? [distinctId] : [distinctId, anonDistinctId];
       await pendingPersons.settled(projectId, { distinctIds, groups });
@@ -70,7 +78,7 @@ export function createExplain({
         person: true,
         staticCohorts: true,
         hashKeyOverrides: true,
-        groups,
+        groups: Object.fromEntries(known),
       });
     } catch (error) {
       reportFault(error, "stored facts for the explanation of a flag could not be read");
@@ -83,13 +91,14 @@ export function createExplain({
   const requestOf = async (
     projectId: number,
     person: ExplainedPerson,
+    { groupTypes }: Pick<ProjectDefinitions, "groupTypes">,
   ): Promise<EvaluationRequest> => {
     const { ip, ...sent } = person;
     return {
       ...sent,
       now: clock(),
       geoProperties: await placeOf(ip),
-      stored: await factsOf(projectId, person),
+      stored: await factsOf(projectId, person, groupTypes),
       selection: { keys: null, contexts: null, runtime: null, onlySurveyFlags: false },
     };
   };
@@ -101,15 +110,15 @@ export function createExplain({
         definitions.flags.find(({ id }) => String(id) === idOrKey) ??
         definitions.flags.find(({ key }) => key === idOrKey);
       if (!definition) throw new Refusal("not_found", "Not found.");
-      const request = await requestOf(projectId, person);
+      const request = await requestOf(projectId, person, definitions);
       const explained = explainFlag(definition, { set: flagSet, definitions, request });
       const explanation = hideStoredValues(explained, { ...may, identifiers: sentIds(person) });
       return { explanation, inWords: explainInWords(explanation, person.distinctId) };
     },
 
     async evaluateAll(projectId, person) {
-      const { flagSet } = await flagsForGroups(deps, projectId, person.groups);
-      const request = await requestOf(projectId, person);
+      const { flagSet, definitions } = await flagsForGroups(deps, projectId, person.groups);
+      const request = await requestOf(projectId, person, definitions);
       // A request comes from one runtime; together they get every flag.
       const evaluations = (["client", "server"] as const).flatMap((runtime) => {
         const selection = { ...request.selection, runtime };

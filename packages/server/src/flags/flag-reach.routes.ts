@@ -7,7 +7,7 @@ import type { App } from "../http/app.ts";
 import { Refusal } from "../http/errors.ts";
 import { access, callerOf, projectOf } from "../http/management-api.ts";
 import { pathIdOf } from "../http/path-id.ts";
-import { Nullable } from "../http/wire-schemas.ts";
+import { maxChars, Nullable } from "../http/wire-schemas.ts";
 import type { FlagCohorts } from "./flag-cohorts.ts";
 import type { FlagReach } from "./flag-reach.ts";
 
@@ -36,7 +36,10 @@ export function flagReachRoutes(
         summary: "Count the stored persons, or groups, that match a condition",
         body: Type.Object({
           condition: Type.Optional(
-            Type.Unknown({ description: "A condition of a flag; its rollout does not count." }),
+            Type.Unknown({
+              description: "A condition of a flag; its rollout does not count.",
+              ...maxChars(4_000_000),
+            }),
           ),
           group_type_index: Type.Optional(
             Nullable(Type.Integer({ minimum: 0, maximum: 4, description: "Counts these groups." })),

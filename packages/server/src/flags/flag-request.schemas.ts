@@ -123,7 +123,8 @@ function dictionary(value: Json | undefined, attr: string): JsonObject {
 /** A project knows five types of groups: more of them is no request, and each is looked at. */
 const MAX_GROUPS = 1000;
 
-function typesIn(object: JsonObject, attr: string): readonly string[] {
+/** Types of groups that a request names; throws a {@link Refusal} for too many. */
+export function typesIn(object: object, attr: string): readonly string[] {
   const types = Object.keys(object);
   if (types.length <= MAX_GROUPS) return types;
   throw new Refusal("invalid_input", `Ensure this field has no more than ${MAX_GROUPS} elements.`, {

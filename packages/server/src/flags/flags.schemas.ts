@@ -10,7 +10,7 @@ import { presentFields } from "../http/present-fields.ts";
 import { queryText } from "../http/query-text.ts";
 import { tidyTags } from "../http/tidy-tags.ts";
 import { readInstant, wireInstant, wireInstantOrNull } from "../http/wire-instant.ts";
-import { AnyObject, MapOf, Nullable } from "../http/wire-schemas.ts";
+import { AnyObject, MapOf, maxChars, Nullable } from "../http/wire-schemas.ts";
 import { type FlagChange, shownFlag } from "./encrypted-payloads.ts";
 import { earlyAccessEntry, enrolsPersons } from "./flag-enrolment.ts";
 import { flagStatus, staleSince } from "./flag-status.ts";
@@ -26,13 +26,19 @@ const CREATION_CONTEXTS = [
   "product_tours",
 ] as const;
 
+/** Payloads are part of them: several of a megabyte. */
+const MAX_FILTERS_CHARS = 4_000_000;
+
 /** What a caller may write, all of it optional (posthog-api 4.1). Unknown fields are ignored. */
 const writableFields = {
-  name: Type.Optional(Type.String({ description: "What the flag is for, in words." })),
+  name: Type.Optional(
+    Type.String({ maxLength: 50_000, description: "What the flag is for, in words." }),
+  ),
   filters: Type.Optional(
     MapOf(Type.Unknown(), {
       description:
         "Release conditions, variants and payloads: `{ groups, multivariate, payloads }`.",
+      ...maxChars(MAX_FILTERS_CHARS),
     }),
   ),
   deleted: Type.Optional(
@@ -75,6 +81,8 @@ const editBase = {
       MapOf(Type.Unknown(), {
         description: "The flag as it was read before the edit.",
       }),
+      // Besides its filters, a flag has the other fields.
+      maxChars(MAX_FILTERS_CHARS + 1_000_000),
     ),
   ),
 };

@@ -2,6 +2,7 @@ import { Type } from "typebox";
 import { describe, expect, test } from "vitest";
 import { bodyOfForm } from "./body-of-form.ts";
 import { readManagementForm } from "./read-form.ts";
+import { createJsonReader } from "./read-json-in-turn.ts";
 import { AnyObject, Nullable } from "./wire-schemas.ts";
 
 const schema = Type.Object({
@@ -17,16 +18,18 @@ const schema = Type.Object({
   note: Type.Optional(Nullable(Type.String())),
 });
 
+const reader = createJsonReader();
 const read = (fields: Record<string, string>) =>
   bodyOfForm(
     new Map(Object.entries(fields).map(([name, text]) => [name, Buffer.from(text)])),
     schema,
+    reader,
   );
 
 describe("a form", () => {
-  test("[AC-59] becomes what the schema of the body asks for", () => {
+  test("[AC-59] becomes what the schema of the body asks for", async () => {
     expect(
-      read({
+      await read({
         ...{ name: "5", kind: "1", on: "true", order: "-3", share: "0.5", filters: '{"a":[1]}' },
         ...{ tags: '["x"]', anything: "[1]", source: "export {}", note: "", unknown: "{}" },
       }),
@@ -34,18 +37,20 @@ describe("a form", () => {
       ...{ name: "5", kind: "1", on: true, order: -3, share: 0.5, filters: { a: [1] } },
       ...{ tags: ["x"], anything: [1], source: "export {}", note: "", unknown: "{}" },
     });
-    expect(read({ on: "off", share: "", source: '{"a.ts":"1"}' })).toEqual({
+    expect(await read({ on: "off", share: "", source: '{"a.ts":"1"}' })).toEqual({
       ...{ on: false, share: null, source: { "a.ts": "1" } },
     });
   });
 
-  test("[AC-59] leaves what cannot be read so as the text that it is", () => {
+  test("[AC-59] leaves what cannot be read so as the text that it is", async () => {
     const fields = { on: "perhaps", order: "1e30", filters: "{", tags: "x", anything: "{x" };
-    expect(read(fields)).toEqual(fields);
-    expect(read(JSON.parse('{"__proto__":"p","constructor":"c"}'))).toEqual(
+    expect(await read(fields)).toEqual(fields);
+    expect(await read(JSON.parse('{"__proto__":"p","constructor":"c"}'))).toEqual(
       JSON.parse('{"__proto__":"p","constructor":"c"}'),
     );
-    expect(bodyOfForm(new Map([["a", Buffer.from("1\0")]]), undefined)).toEqual({ a: "1\ufffd" });
+    expect(await bodyOfForm(new Map([["a", Buffer.from("1\0")]]), undefined, reader)).toEqual({
+      a: "1\ufffd",
+    });
   });
 
   test("[AC-59] is one only if it is written as one", () => {

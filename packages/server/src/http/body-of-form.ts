@@ -1,6 +1,6 @@
 import { cleanText } from "@hedgerow/core/events/clean-json";
 import type { Json, JsonObject } from "@hedgerow/core/json";
-import { parseStrictJson } from "./parse-json.ts";
+import type { JsonReader } from "./read-json-in-turn.ts";
 
 /** What is read of a JSON Schema here. */
 interface FieldSchema {
@@ -13,23 +13,28 @@ interface FieldSchema {
  * booleans, numbers, lists and objects (as JSON) that are asked for. What cannot be read so stays
  * the text that it is, for validation to refuse. Unknown fields are texts.
  * @param schema JSON Schema of an object, or nothing that is known
+ * @param reader whose refusals it rejects with
  */
-export function bodyOfForm(fields: ReadonlyMap<string, Buffer>, schema: unknown): JsonObject {
+export async function bodyOfForm(
+  fields: ReadonlyMap<string, Buffer>,
+  schema: unknown,
+  reader: JsonReader,
+): Promise<JsonObject> {
   const { properties = {} } = (schema ?? {}) as { properties?: Record<string, FieldSchema> };
-  return Object.fromEntries(
-    [...fields].map(([name, bytes]): [string, Json] => {
-      const text = cleanText(bytes.toString("utf8"));
-      const field = Object.hasOwn(properties, name) ? properties[name] : undefined;
-      return [name, field ? readField(text, field) : text];
-    }),
-  );
+  const members: [string, Json][] = [];
+  for (const [name, bytes] of fields) {
+    const text = cleanText(bytes.toString("utf8"));
+    const field = Object.hasOwn(properties, name) ? properties[name] : undefined;
+    members.push([name, field ? await readField(text, field, reader) : text]);
+  }
+  return Object.fromEntries(members);
 }
 
 const TRUE = /^\s*(?:true|1|on|yes)\s*$/i;
 const FALSE = /^\s*(?:false|0|off|no)\s*$/i;
 const NUMBER = /^\s*-?\d{1,15}(?:\.\d{1,15})?\s*$/;
 
-function readField(text: string, schema: FieldSchema): Json {
+async function readField(text: string, schema: FieldSchema, reader: JsonReader): Promise<Json> {
   const types = typesOf(schema);
   if (types.has("boolean") && (TRUE.test(text) || FALSE.test(text))) return TRUE.test(text);
   if ((types.has("integer") || types.has("number")) && NUMBER.test(text)) return Number(text);
@@ -38,8 +43,9 @@ function readField(text: string, schema: FieldSchema): Json {
   const mayNest = types.size === 0 || types.has("object") || types.has("array");
   if (mayNest && /^\s*[[{]/.test(text)) {
     try {
-      return parseStrictJson(text);
-    } catch {
+      return await reader.ofText(text);
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;
       return text;
     }
   }

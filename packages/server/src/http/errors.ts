@@ -85,9 +85,9 @@ export class Refusal extends Error {
     detail: string,
     options: { attr?: string | null; headers?: Readonly<Record<string, string>> } = {},
   ) {
-    super(detail);
+    super(cut(detail, MAX_DETAIL_CHARS));
     this.code = code;
-    this.attr = options.attr ?? null;
+    this.attr = cut(options.attr ?? null, MAX_ATTR_CHARS);
     this.headers = { ...(code === "throttled" && SOON), ...options.headers };
   }
 
@@ -103,6 +103,14 @@ export class Refusal extends Error {
       attr: this.attr,
     };
   }
+}
+
+/** What was sent may be told, and the name of the field be part of it: both may be megabytes. */
+const MAX_DETAIL_CHARS = 10_000;
+const MAX_ATTR_CHARS = 1_000;
+
+function cut<Text extends string | null>(text: Text, chars: number): Text | string {
+  return text !== null && text.length > chars ? `${text.slice(0, chars)}…` : text;
 }
 
 /** What a request that came to nothing is answered with. */

@@ -9,8 +9,8 @@ import { checkAccept } from "./check-accept.ts";
 import { bearerOf } from "./credentials.ts";
 import { Refusal } from "./errors.ts";
 import { answerExactNumbers } from "./exact-answers.ts";
-import { parseStrictJson } from "./parse-json.ts";
 import { type FormFile, readFormFiles, readManagementForm } from "./read-form.ts";
+import { createJsonReader, type JsonReader } from "./read-json-in-turn.ts";
 import { type FileField, takeFormFile } from "./take-form-file.ts";
 
 /**
@@ -44,12 +44,13 @@ export function access(
  * Route options of a route that takes files of multipart forms, or reads forms in a way of its own;
  * the others read the fields of forms by the schema of their body.
  * @param toBody makes the body, as JSON would give it, of the form's fields and files; may throw a
- * {@link Refusal}
+ * {@link Refusal}, or reject with one
  */
 export function takesForms(
   toBody: (
     fields: ReadonlyMap<string, Buffer>,
     files: () => ReadonlyMap<string, FormFile>,
+    reader: JsonReader,
   ) => unknown,
 ) {
   return { bodyOfForm: toBody };
@@ -123,6 +124,7 @@ export function managementApi(
       callers.set(request, await authenticate(request, accessOf(request)));
     };
     readJsonBodies(management);
+    const reader = createJsonReader();
     answerExactNumbers(management);
     const paths = new Map<string, ManagementPath>();
     management.addHook("onRoute", (route) => {
@@ -167,10 +169,10 @@ export function managementApi(
     management.addHook("preValidation", async (request) => {
       const unread = request.body instanceof UnreadBody ? request.body : undefined;
       if (!callers.has(request)) {
-        request.body = unread && keyFieldOf(unread, request);
+        request.body = unread && (await keyFieldOf(unread, request, reader));
         await identify(request);
       }
-      const body = unread?.read(request, unread.bytes);
+      const body = await unread?.read(unread.bytes, request, reader);
       // The key is no field of what is sent with it: what takes fields of any name would keep it.
       if (isJsonObject(body)) Reflect.deleteProperty(body, KEY_FIELD);
       // No body is an object without fields: the first required one is then named.
@@ -233,7 +235,7 @@ function mayHoldKey({ headers }: FastifyRequest): boolean {
 }
 
 /** Makes the body of a request of its bytes; throws a {@link Refusal} where it cannot be read. */
-type ReadBody = (request: FastifyRequest, bytes: Buffer) => unknown;
+type ReadBody = (bytes: Buffer, request: FastifyRequest, reader: JsonReader) => unknown;
 
 /** A body as it arrived. It is read when the caller has proved to be one. */
 class UnreadBody {
@@ -247,20 +249,28 @@ class UnreadBody {
 }
 
 /** Of a body, the field that may hold the key; `undefined` where there is none. */
-function keyFieldOf({ bytes, read }: UnreadBody, request: FastifyRequest): unknown {
+async function keyFieldOf(
+  { bytes, read }: UnreadBody,
+  request: FastifyRequest,
+  reader: JsonReader,
+): Promise<unknown> {
   if (bytes.length > MAX_KEYED_BODY_BYTES) return undefined;
   try {
-    if (read === readJson) return read(request, bytes);
+    if (read === readJson) return await read(bytes, request, reader);
     if (read !== readFormBody) return undefined;
     const fields = readManagementForm(bytes, request.headers["content-type"]);
     const key = typeof fields === "object" ? fields.get(KEY_FIELD) : undefined;
     return key && { [KEY_FIELD]: key.toString("utf8") };
-  } catch {
+  } catch (error) {
+    if (error instanceof Refusal && error.code === "unavailable") throw error;
     return undefined;
   }
 }
 
 const KEY_FIELD = "personal_api_key";
+const URL_ENCODED = /^application\/x-www-form-urlencoded\b/i;
+/** Decoding them takes a while; what is longer has files, and comes in parts or as JSON. */
+const MAX_URL_ENCODED_BYTES = 4 * 1024 * 1024;
 const FORM_TYPES = /^(?:multipart\/form-data|application\/x-www-form-urlencoded)\b/i;
 
 function readJsonBodies(app: App): void {
@@ -277,35 +287,47 @@ function readJsonBodies(app: App): void {
   reads("*", refuseMediaType);
 }
 
-function refuseMediaType(request: FastifyRequest, bytes: Buffer): undefined {
+function refuseMediaType(bytes: Buffer, request: FastifyRequest): undefined {
   if (bytes.length === 0) return undefined;
   const type = request.headers["content-type"] ?? "";
   throw new Refusal("unsupported_media_type", `Unsupported media type "${type}" in request.`);
 }
 
 /** Forms are read as the framework of PostHog's API reads them (posthog-api 0). */
-function readFormBody(request: FastifyRequest, bytes: Buffer): unknown {
+async function readFormBody(
+  bytes: Buffer,
+  request: FastifyRequest,
+  reader: JsonReader,
+): Promise<unknown> {
   if (bytes.length === 0) return undefined;
   const contentType = request.headers["content-type"];
+  if (URL_ENCODED.test(contentType ?? "") && bytes.length > MAX_URL_ENCODED_BYTES) {
+    throw new Refusal(
+      "request_too_large",
+      `Request too large: a url-encoded form has no more than ${MAX_URL_ENCODED_BYTES} bytes.`,
+    );
+  }
   const { config, schema } = request.routeOptions;
-  const { bodyOfForm = (fields: ReadonlyMap<string, Buffer>) => readFields(fields, schema?.body) } =
-    config as Partial<ReturnType<typeof takesForms>>;
+  const {
+    bodyOfForm = (fields: ReadonlyMap<string, Buffer>) => readFields(fields, schema?.body, reader),
+  } = config as Partial<ReturnType<typeof takesForms>>;
   try {
     const fields = readManagementForm(bytes, contentType);
     // JSON whose sender forgot to say what it is comes as a form from many clients.
-    if (fields === "no form") return refuseMediaType(request, bytes);
-    if (fields) return bodyOfForm(fields, () => readFormFiles(bytes, contentType));
+    if (fields === "no form") return refuseMediaType(bytes, request);
+    if (fields) return await bodyOfForm(fields, () => readFormFiles(bytes, contentType), reader);
   } catch (error) {
     if (error instanceof Refusal) throw error;
   }
   throw new Refusal("parse_error", "Multipart form parse error");
 }
 
-function readJson(_request: FastifyRequest, bytes: Buffer): unknown {
+async function readJson(bytes: Buffer, _: FastifyRequest, reader: JsonReader): Promise<unknown> {
   if (bytes.length === 0) return undefined;
   try {
-    return parseStrictJson(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+    return await reader.ofBytes(bytes);
   } catch (error) {
+    if (error instanceof Refusal) throw error;
     const reason = error instanceof Error ? error.message : "unreadable";
     throw new Refusal("parse_error", `JSON parse error - ${reason}`);
   }

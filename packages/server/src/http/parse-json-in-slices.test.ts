@@ -4,9 +4,10 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { createSlices } from "../platform/slices.ts";
 import { parseShaped, parseStrictJson } from "./parse-json.ts";
-import { parseJsonInSlices } from "./parse-json-in-slices.ts";
+import { parseJsonInSlices, TooManyMembers } from "./parse-json-in-slices.ts";
 
-const inSlices = async (text: string) => (await parseJsonInSlices(text, createSlices(), 8)).value;
+const inSlices = async (text: string) =>
+  (await parseJsonInSlices(text, createSlices(), { pieceChars: 8 })).value;
 
 /** Values as JSON text, with white space and with keys of any name. */
 const values = fc.letrec<{ value: string }>((tie) => ({
@@ -155,5 +156,24 @@ describe("JSON parsed in slices", () => {
     await expect(inSlices(deep)).rejects.toThrow("nested deeper");
     const many = `[${"[],".repeat(2_000_000)}[]]`;
     await expect(parseJsonInSlices(many, createSlices())).rejects.toThrow("objects and arrays");
+  });
+
+  it("[AC-70] is bounded in members where that is asked for, which count on every level", async () => {
+    const bounds = { inAll: 10, ofObject: 4 };
+    const read = (text: string) =>
+      parseJsonInSlices(text, createSlices(), { pieceChars: 8, bounds });
+    for (const text of ["[1,2,3,4,5,6,7,8,9,10]", '{"a":{"b":1,"c":2,"d":3,"e":4},"f":[5,6,7]}']) {
+      expect((await read(text)).value).toEqual(JSON.parse(text));
+    }
+    for (const [text, field] of [
+      ["[1,2,3,4,5,6,7,8,9,10,11]", null],
+      ['{"a":[1,2,3],"b":[1,2,3,4,5,[6]]}', "b"],
+      ['{"a":1, "b\\u0021" :[{"b":1,"c":2,"d":3,"e":4,"f":5}]}', "b!"],
+      ['{"b":1,"c":2,"d":3,"e":4,"f":5}', null],
+    ] as const) {
+      const reading = read(text);
+      await expect(reading).rejects.toBeInstanceOf(TooManyMembers);
+      await expect(reading).rejects.toMatchObject({ field });
+    }
   });
 });

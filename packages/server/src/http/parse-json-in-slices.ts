@@ -13,6 +13,34 @@ export interface Stretch {
   readonly end: number;
 }
 
+/** How a long text is parsed. */
+export interface LongTextOptions {
+  /** Characters parsed at a time, unless a single text or number is longer; 64 Ki unless given. */
+  readonly pieceChars?: number;
+  /** Parses one of the pieces; {@link parseShaped} unless given. */
+  readonly parsePiece?: (text: string) => Json;
+  /** Beyond which the text is refused by {@link TooManyMembers}; none unless given. */
+  readonly bounds?: MemberBounds;
+}
+
+/** Most members of objects and lists. */
+export interface MemberBounds {
+  /** In all; an object or list without any counts as one. */
+  readonly inAll: number;
+  readonly ofObject: number;
+}
+
+/** A text with more members than are read. */
+export class TooManyMembers extends SyntaxError {
+  /** The field of the outermost object in which there is one too many; `null` where it has no fields. */
+  readonly field: string | null;
+
+  constructor(detail: string, field: string | null) {
+    super(detail);
+    this.field = field;
+  }
+}
+
 export interface ParsedInSlices {
   readonly value: Json;
   /** Where in the text the objects and lists stand that are longer than a piece, and what they are in. */
@@ -23,18 +51,22 @@ export interface ParsedInSlices {
  * The value that `parseJson` reads from a text that is too long to be read leniently. Its long objects and
  * lists are put together of pieces, each parsed by the same exact parser, and others get their turn in
  * between. Throws like `parseJson`; a `SyntaxError` may tell of the part in which it was found.
- * @param pieceChars characters parsed at a time, unless a single text or number is longer
  */
 export async function parseJsonInSlices(
   text: string,
   slices: Slices,
-  pieceChars: number = PIECE_CHARS,
+  { pieceChars = PIECE_CHARS, parsePiece = parseShaped, bounds = UNBOUNDED }: LongTextOptions = {},
 ): Promise<ParsedInSlices> {
+  const source: Source = { text, parsePiece };
   const stretches = new Map<Json, Stretch>();
   /** One for each level; those beyond the depth are kept for what comes. */
   const levels: Level[] = [];
   let depth = 0;
   let containers = 0;
+  let members = 0;
+  const countMember = () => {
+    if (++members > bounds.inAll) throw tooMany("values", bounds.inAll, source, levels[0]);
+  };
   let steps = 0;
   for (let at = 0; at < text.length; at++) {
     if (++steps % STEPS_PER_LOOK === 0 && slices.isOver()) await slices.next();
@@ -46,14 +78,20 @@ export async function parseJsonInSlices(
       case 0x7b: // {
         checkBounds(++depth, ++containers);
         levels[depth - 1] = begin(levels[depth - 1] ?? newLevel(), at);
+        countMember();
         break;
       case 0x2c: {
         // ,
         const level = levels[depth - 1];
         if (depth === 0 || !level) break;
+        countMember();
+        if (++level.commas >= bounds.ofObject && !isList(level, text)) {
+          const within = depth === 1 ? undefined : levels[0];
+          throw tooMany("fields of one object", bounds.ofObject, source, within);
+        }
         if (level.isBehindLong || at - level.restStart >= pieceChars) {
           if (slices.isOver()) await slices.next();
-          takeRest(level, text, at);
+          takeRest(level, source, at);
           level.restStart = at + 1;
         }
         level.memberStart = at + 1;
@@ -69,11 +107,11 @@ export async function parseJsonInSlices(
         // What is short is parsed with what it is in.
         if (!level.value && end - level.start <= pieceChars) break;
         if (slices.isOver()) await slices.next();
-        const value = complete(level, text, at);
+        const value = complete(level, source, at);
         stretches.set(value, { start: level.start, end });
         const outer = levels[depth - 1];
         if (depth > 0 && outer) {
-          putLong(outer, text, { value, start: level.start, end });
+          putLong(outer, source, { value, start: level.start, end });
           break;
         }
         if (!isBlank(text, 0, level.start) || !isBlank(text, end, text.length)) {
@@ -86,7 +124,39 @@ export async function parseJsonInSlices(
   if (depth > 0) throw new SyntaxError("it ends within an object or a list");
   const only = withoutBlanks(text);
   // What is long then is one string, if it is JSON: there is nothing in it to be read leniently.
-  return { value: only.length > pieceChars ? parseStrictJson(only) : parseShaped(only), stretches };
+  return { value: only.length > pieceChars ? parseStrictJson(only) : parsePiece(only), stretches };
+}
+
+const UNBOUNDED: MemberBounds = {
+  inAll: Number.POSITIVE_INFINITY,
+  ofObject: Number.POSITIVE_INFINITY,
+};
+
+/** @param outermost the object or list that everything is in */
+function tooMany(
+  what: string,
+  most: number,
+  { text }: Source,
+  outermost: Level | undefined,
+): TooManyMembers {
+  const start =
+    outermost && !isList(outermost, text) ? text.indexOf('"', outermost.memberStart) : -1;
+  const name = start < 0 ? null : text.slice(start, endOfString(text, start) + 1);
+  return new TooManyMembers(`more than ${most} ${what}`, name === null ? null : readName(name));
+}
+
+function readName(text: string): string | null {
+  try {
+    return String(JSON.parse(text));
+  } catch {
+    return null;
+  }
+}
+
+/** A text and what parses pieces of it. */
+interface Source {
+  readonly text: string;
+  readonly parsePiece: (text: string) => Json;
 }
 
 function withoutBlanks(text: string): string {
@@ -105,6 +175,8 @@ interface Level {
   memberStart: number;
   /** Where those begin that are not in the value yet. */
   restStart: number;
+  /** How many of its own it has had so far. */
+  commas: number;
   /** What it holds, once it is known to be long. */
   value: Json[] | { [name: string]: Json } | undefined;
   /** True after a member that was put in by itself: a comma or the end comes next. */
@@ -112,26 +184,35 @@ interface Level {
 }
 
 function newLevel(): Level {
-  return { start: 0, memberStart: 0, restStart: 0, value: undefined, isBehindLong: false };
+  return {
+    start: 0,
+    memberStart: 0,
+    restStart: 0,
+    commas: 0,
+    value: undefined,
+    isBehindLong: false,
+  };
 }
 
 function begin(level: Level, at: number): Level {
   level.start = at;
   level.memberStart = at + 1;
   level.restStart = at + 1;
+  level.commas = 0;
   level.value = undefined;
   level.isBehindLong = false;
   return level;
 }
 
 /** Puts the members that end before `end`, of which there is at least one, into the value. */
-function takeRest(level: Level, text: string, end: number): void {
+function takeRest(level: Level, source: Source, end: number): void {
+  const { text } = source;
   if (level.isBehindLong) {
     level.isBehindLong = false;
     if (isBlank(text, level.restStart, end)) return;
     throw new SyntaxError("a comma is missing");
   }
-  const piece = parseWithin(level, text, text.slice(level.restStart, end));
+  const piece = parseWithin(level, source, text.slice(level.restStart, end));
   const names = Array.isArray(piece) ? [] : Object.keys(piece);
   const values = Array.isArray(piece) ? piece : names.map((name) => piece[name] as Json);
   // `[1,]` and `[,1]` are no lists, though each of their pieces is one.
@@ -144,14 +225,15 @@ function takeRest(level: Level, text: string, end: number): void {
 /** Puts a member in that was put together by itself. */
 function putLong(
   level: Level,
-  text: string,
+  source: Source,
   { value, start, end }: Stretch & { readonly value: Json },
 ): void {
+  const { text } = source;
   if (level.isBehindLong) throw new SyntaxError("a comma is missing");
   const { restStart, memberStart } = level;
-  if (memberStart > restStart) takeRest(level, text, memberStart - 1);
+  if (memberStart > restStart) takeRest(level, source, memberStart - 1);
   // Only a name, in an object, may stand between the comma and the bracket.
-  const member = parseWithin(level, text, `${text.slice(memberStart, start)}[]`);
+  const member = parseWithin(level, source, `${text.slice(memberStart, start)}[]`);
   if (Array.isArray(member)) add(level, value);
   else add(level, value, Object.keys(member)[0]);
   level.restStart = end;
@@ -160,12 +242,13 @@ function putLong(
 }
 
 /** The whole object or list that ends with the bracket at `at`. */
-function complete(level: Level, text: string, at: number): Json {
+function complete(level: Level, source: Source, at: number): Json {
+  const { text, parsePiece } = source;
   if ((text.charCodeAt(at) === 0x5d) !== isList(level, text)) {
     throw new SyntaxError("brackets do not match");
   }
-  if (!level.value) return parseShaped(text.slice(level.start, at + 1));
-  takeRest(level, text, at);
+  if (!level.value) return parsePiece(text.slice(level.start, at + 1));
+  takeRest(level, source, at);
   return level.value;
 }
 
@@ -174,9 +257,13 @@ function isList(level: Level, text: string): boolean {
 }
 
 /** Some members of an object or list as one of their own. */
-function parseWithin(level: Level, text: string, members: string): Json[] | Record<string, Json> {
+function parseWithin(
+  level: Level,
+  { text, parsePiece }: Source,
+  members: string,
+): Json[] | Record<string, Json> {
   const whole = isList(level, text) ? `[${members}]` : `{${members}}`;
-  return parseShaped(whole) as Json[] | Record<string, Json>;
+  return parsePiece(whole) as Json[] | Record<string, Json>;
 }
 
 /** @param name of a member of an object */

@@ -5,6 +5,16 @@ const TYPE = "multipart/form-data; boundary=b";
 const formOf = (headers: string) => Buffer.from(`--b\r\n${headers}\r\n\r\n1\r\n--b--\r\n`);
 const DISPOSITION = 'Content-Disposition: form-data; name="a"; filename="a.txt"';
 
+test("[AC-73] what stands between the parts of a form has 70 characters at most, and is no form beyond", () => {
+  const form = (boundary: string) =>
+    readManagementForm(
+      Buffer.from(`--${boundary}\r\n${DISPOSITION}\r\n\r\n1\r\n--${boundary}--\r\n`),
+      `multipart/form-data; boundary="${boundary}"`,
+    );
+  expect(form("b".repeat(70))).toEqual(new Map([["a", Buffer.from("1")]]));
+  expect(form("b".repeat(71))).toBeUndefined();
+});
+
 describe("the headers of a part", () => {
   test("[AC-59] are read by line, in any case and with blanks around", () => {
     const file = (headers: string) => readFormFiles(formOf(headers), TYPE).get("a");

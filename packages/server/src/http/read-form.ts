@@ -69,10 +69,14 @@ export function readFormFiles(
   return files;
 }
 
-/** What stands between the parts of a multipart form, by its content type. */
+/** Longest of RFC 2046 (5.1.1): looking for longer ones may take as long as they have characters. */
+const MAX_DELIMITER_CHARS = 70;
+
+/** What stands between the parts of a multipart form, by its content type; `undefined` without one. */
 export function delimiterOf(contentType: string | undefined): string | undefined {
   const boundary = /boundary=(?:"([^"]+)"|([^;\s]+))/i.exec(contentType ?? "");
-  return boundary?.[1] ?? boundary?.[2];
+  const delimiter = boundary?.[1] ?? boundary?.[2];
+  return delimiter !== undefined && delimiter.length <= MAX_DELIMITER_CHARS ? delimiter : undefined;
 }
 
 function readUrlEncoded(text: string): ReadonlyMap<string, Buffer> {

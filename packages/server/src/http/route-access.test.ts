@@ -162,7 +162,7 @@ async function call(
 /** Every refusal has exactly the four fields. */
 function expectRefusal(
   { name, status, answer }: Awaited<ReturnType<typeof call>>,
-  expected: { status: number; code: string; detail?: string },
+  expected: { status: number; code: string; detail?: string; attr?: string },
 ) {
   const body = answer.json();
   expect({ name, status, fields: Object.keys(body).toSorted() }).toEqual({
@@ -173,6 +173,9 @@ function expectRefusal(
   expect({ name, code: body.code }).toEqual({ name, code: expected.code });
   if (expected.detail !== undefined) {
     expect({ name, detail: body.detail }).toEqual({ name, detail: expected.detail });
+  }
+  if (expected.attr !== undefined) {
+    expect({ name, attr: body.attr }).toEqual({ name, attr: expected.attr });
   }
 }
 
@@ -312,6 +315,35 @@ describe("every management route", () => {
         detail: "Invalid data. Expected a dictionary, but got list.",
       });
     }
+  });
+
+  test("[AC-70] refuses more values than are read, naming the field, before anything is done with them", async () => {
+    for (const operation of operations) {
+      if (!operation.takesBody) continue;
+      const payload = { many: Array(100_000).fill(1) };
+      expectRefusal(await call(operation, { key: fullKey, payload }), {
+        status: 400,
+        code: "invalid_input",
+        detail: "Request too large: more than 100000 values.",
+        attr: "many",
+      });
+    }
+  });
+
+  test("[AC-73] a url-encoded form has 4 MiB at most", async () => {
+    const send = (bytes: number) =>
+      service.app.inject({
+        method: "POST",
+        url: "/api/projects",
+        headers: {
+          authorization: `Bearer ${fullKey}`,
+          "content-type": "application/x-www-form-urlencoded",
+        },
+        payload: `name=${"n".repeat(bytes - "name=".length)}`,
+      });
+    expect((await send(4 * 2 ** 20)).json()).toMatchObject({ code: "max_length", attr: "name" });
+    const refused = await send(4 * 2 ** 20 + 1);
+    expect([refused.statusCode, refused.json().code]).toEqual([413, "request_too_large"]);
   });
 
   test("[AC-56] lets the holder of every scope in, and refuses nothing as a fault of its own", async () => {

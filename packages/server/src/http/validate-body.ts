@@ -1,44 +1,72 @@
+import { isJsonObject, type Json, type JsonObject, ownValue } from "@hedgerow/core/json";
 import { Ajv, type ErrorObject } from "ajv";
 import type { FastifySchemaCompiler } from "fastify";
 import { compileWhenUsed } from "./compile-when-used.ts";
 import { Refusal, type RefusalCode } from "./errors.ts";
 import { invalidChoiceText } from "./invalid-choice.ts";
+import { MAX_CHARS } from "./wire-schemas.ts";
+
+/** Most characters of a field where its schema names no other number. */
+const MAX_FIELD_CHARS = 100_000;
+
+/** What is read here of the schema of a body. */
+interface BodySchema {
+  readonly properties?: Readonly<Record<string, { readonly [MAX_CHARS]?: number }>>;
+  readonly required?: readonly string[];
+}
 
 /**
  * Bodies are validated against their schemas; the first fault, in the order in which the schema
  * declares its fields, becomes a refusal with the code and text of posthog-api 0.1. Nothing is
- * coerced and unknown fields are left alone. Query strings are read leniently by their routes.
- * Compiled with the first body.
+ * coerced and unknown fields are left alone. Nothing is looked at behind the first fault: a list may
+ * hold a hundred thousand. Query strings are read leniently by their routes. Compiled with the first
+ * body.
  */
 export const validatorCompiler: FastifySchemaCompiler<object> = ({ schema, httpPart }) => {
   if (httpPart !== "body") return (value) => ({ value });
+  // Fields that have to be there are looked for in the order of all fields, and not before them.
+  const { required = [], ...ofFields } = schema as BodySchema;
   const validator = compileWhenUsed(() =>
     new Ajv({
-      allErrors: true,
       strict: false,
       verbose: true,
       validateFormats: false,
       // The types of our schemas are checked by the compiler; checking them again costs time.
       meta: false,
       validateSchema: false,
-    }).compile(schema),
+    }).compile(ofFields),
   );
   return (value) => {
     const validate = validator();
-    if (validate(value)) return { value };
-    return { error: refuseFirst(validate.errors ?? [], schema, value) };
+    const errors = validate(value) ? [] : (validate.errors ?? []);
+    const missing = isJsonObject(value) && required.find((name) => !Object.hasOwn(value, name));
+    if (errors.length > 0 || missing) {
+      return { error: refuseFirst(errors, missing || undefined, schema, value) };
+    }
+    const longField = findTooLong(value as JsonObject, schema);
+    return longField ? { error: longField } : { value };
   };
 };
 
-function refuseFirst(errors: readonly ErrorObject[], schema: object, value: unknown): Refusal {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+/** @param missing a field that has to be there */
+function refuseFirst(
+  errors: readonly ErrorObject[],
+  missing: string | undefined,
+  schema: BodySchema,
+  value: unknown,
+): Refusal {
+  if (!isJsonObject(value)) {
     return new Refusal(
       "invalid_input",
       `Invalid data. Expected a dictionary, but got ${pythonType(value)}.`,
     );
   }
-  const order = Object.keys((schema as { properties?: object }).properties ?? {});
-  const place = (error: ErrorObject) => order.indexOf(pathOf(error)[0] ?? "");
+  const order = Object.keys(schema.properties ?? {});
+  const isFirst = (name: string) =>
+    errors.every((error) => order.indexOf(name) < order.indexOf(pathOf(error)[0] ?? ""));
+  if (missing !== undefined && isFirst(missing)) {
+    return new Refusal("required", REQUIRED, { attr: missing });
+  }
   // Where `null` would do as well, what else would do tells more.
   const telling = errors.filter(
     ({ keyword, params }) => keyword !== "type" || params.type !== "null",
@@ -50,12 +78,42 @@ function refuseFirst(errors: readonly ErrorObject[], schema: object, value: unkn
     .filter(
       ({ keyword, instancePath: path }) => keyword !== "anyOf" || (path !== "" && !goesInto(path)),
     )
-    .toSorted((a, b) => place(a) - place(b) || a.instancePath.length - b.instancePath.length);
+    .toSorted((a, b) => a.instancePath.length - b.instancePath.length);
   if (!first) return new Refusal("invalid_input", "Invalid input.");
   const attr = pathOf(first).join("__") || null;
   const [code, detail] = describe(first);
   return new Refusal(code, detail, { attr });
 }
+
+/** Refuses the first field that is too long. */
+function findTooLong(body: JsonObject, { properties = {} }: BodySchema): Refusal | undefined {
+  for (const [name, schema] of Object.entries(properties)) {
+    const value = ownValue(body, name);
+    if (value === undefined) continue;
+    const most = schema[MAX_CHARS] ?? MAX_FIELD_CHARS;
+    if (charsOf(value) <= most) continue;
+    return new Refusal("max_length", maxLengthText(most), { attr: name });
+  }
+  return undefined;
+}
+
+/** What a value counts besides its own text and name, for what is around them in JSON and in memory. */
+const VALUE_CHARS = 4;
+
+/** Characters of a value, about as many as its JSON has. */
+function charsOf(value: Json): number {
+  if (typeof value === "string") return VALUE_CHARS + value.length;
+  if (typeof value !== "object" || value === null) return VALUE_CHARS;
+  let chars = VALUE_CHARS;
+  if (Array.isArray(value)) for (const item of value as readonly Json[]) chars += charsOf(item);
+  else
+    for (const name of Object.keys(value))
+      chars += name.length + charsOf((value as JsonObject)[name] as Json);
+  return chars;
+}
+
+const maxLengthText = (chars: number) => `Ensure this field has no more than ${chars} characters.`;
+const REQUIRED = "This field is required.";
 
 function pathOf(error: ErrorObject): string[] {
   const path = error.instancePath
@@ -71,11 +129,11 @@ function describe(error: ErrorObject): [RefusalCode, string] {
   }
   switch (error.keyword) {
     case "required":
-      return ["required", "This field is required."];
+      return ["required", REQUIRED];
     case "minLength":
       return ["blank", "This field may not be blank."];
     case "maxLength":
-      return ["max_length", `Ensure this field has no more than ${error.params.limit} characters.`];
+      return ["max_length", maxLengthText(error.params.limit)];
     case "enum":
     case "const":
       return ["invalid_choice", invalidChoiceText(String(error.data), choicesOf(error))];

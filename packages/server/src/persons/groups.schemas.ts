@@ -6,11 +6,11 @@ import { PageQuery } from "../http/pagination.ts";
 import { presentFields } from "../http/present-fields.ts";
 import { queryText } from "../http/query-text.ts";
 import { wireInstant } from "../http/wire-instant.ts";
-import { AnyObject, MapOf, Nullable } from "../http/wire-schemas.ts";
+import { AnyObject, MapOf, maxChars, Nullable } from "../http/wire-schemas.ts";
 import { isUuid } from "../http/wire-uuid.ts";
 import type { Group, GroupTypeRecord } from "./group-records.ts";
 import type { GroupName, GroupSelection, GroupTypeNames } from "./groups.ts";
-import { WirePerson, wirePerson } from "./persons.schemas.ts";
+import { MAX_PROPERTIES_CHARS, WirePerson, wirePerson } from "./persons.schemas.ts";
 import type { RelatedActors } from "./related-actors.ts";
 
 /** Longest key of a group, and longest name of a type. */
@@ -92,7 +92,7 @@ export const GroupValueParameters = Type.Object({
 export const CreateGroupBody = Type.Object({
   group_type_index: Type.Integer({ minimum: 0, maximum: 4 }),
   group_key: Type.String({ minLength: 1, maxLength: MAX_NAME_LENGTH }),
-  group_properties: Type.Optional(Nullable(AnyObject)),
+  group_properties: Type.Optional(Nullable(AnyObject, maxChars(MAX_PROPERTIES_CHARS))),
 });
 
 export const GroupNames = MapOf(

@@ -14,7 +14,7 @@ import { readId } from "../http/path-id.ts";
 import { presentFields } from "../http/present-fields.ts";
 import { queryText } from "../http/query-text.ts";
 import { wireInstant } from "../http/wire-instant.ts";
-import { AnyObject, MapOf } from "../http/wire-schemas.ts";
+import { AnyObject, MapOf, maxChars } from "../http/wire-schemas.ts";
 import { isUuid } from "../http/wire-uuid.ts";
 import type { CountedValue } from "./count-values.ts";
 import type { ListedPerson, PersonName } from "./person-records.ts";
@@ -58,14 +58,20 @@ export const PersonListParameters = Type.Object({
   ),
 });
 
+/** What they may have as JSON, 640 KiB, is measured where it is stored. */
+export const MAX_PROPERTIES_CHARS = 2_000_000;
+/** A thousand persons, by the longest of names. */
+const MAX_NAMES_CHARS = 500_000;
+
 export const UpdatePersonBody = Type.Object({
   properties: MapOf(Type.Unknown(), {
     description: "Properties to set; others stay as they are.",
+    ...maxChars(MAX_PROPERTIES_CHARS),
   }),
 });
 export const UpdatePropertyBody = Type.Object({
   key: Type.String({ minLength: 1 }),
-  value: Type.Unknown({ description: "Anything but null." }),
+  value: Type.Unknown({ description: "Anything but null.", ...maxChars(MAX_PROPERTIES_CHARS) }),
 });
 export const DeletePropertyBody = Type.Object({
   $unset: Type.String({ minLength: 1, description: "Name of the property." }),
@@ -79,8 +85,15 @@ export const SplitBody = Type.Object({
   ),
 });
 export const BulkDeleteBody = Type.Object({
-  ids: Type.Optional(Type.Array(Type.String(), { description: "UUIDs, at most 1,000." })),
-  distinct_ids: Type.Optional(Type.Array(Type.String(), { description: "At most 1,000." })),
+  ids: Type.Optional(
+    Type.Array(Type.String(), {
+      description: "UUIDs, at most 1,000.",
+      ...maxChars(MAX_NAMES_CHARS),
+    }),
+  ),
+  distinct_ids: Type.Optional(
+    Type.Array(Type.String(), { description: "At most 1,000.", ...maxChars(MAX_NAMES_CHARS) }),
+  ),
   delete_events: Type.Optional(Type.Boolean({ description: "Deletes their events as well." })),
   keep_person: Type.Optional(Type.Boolean({ description: "Deletes only their events." })),
 });

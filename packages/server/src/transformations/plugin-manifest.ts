@@ -20,6 +20,11 @@ export interface PluginManifest {
 }
 
 const MAX_NAME_CHARS = 200;
+/** Most characters of a `plugin.json`, or of what is declared in place of it. */
+export const MAX_MANIFEST_CHARS = 1_000_000;
+/** Each is gone through whenever settings are checked, shown or kept, in every config. */
+const MAX_SETTINGS = 1_000;
+const MAX_PUBLIC_JOBS = 1_000;
 
 /**
  * Reads the `plugin.json` among some files; `undefined` where there is none. Throws a
@@ -34,6 +39,9 @@ export function readManifest(
   if (text === undefined) return undefined;
   const refuse = (detail: string) =>
     new Refusal("invalid_input", `plugin.json: ${detail}`, { attr });
+  if (text.length > MAX_MANIFEST_CHARS) {
+    throw refuse(`more than ${MAX_MANIFEST_CHARS} characters.`);
+  }
   let manifest: Json;
   try {
     manifest = parseStrictJson(text.replace(/^\uFEFF/, ""));
@@ -60,6 +68,8 @@ export function readManifest(
   if (jobs !== undefined && jobs !== null && !isJsonObject(jobs)) {
     throw refuse('"publicJobs" is not an object.');
   }
+  const ofJobs = publicJobsProblem(jobs ?? {});
+  if (ofJobs !== undefined) throw refuse(`"publicJobs" ${ofJobs}`);
   return {
     // A blank one names nothing.
     name: textOf("name", MAX_NAME_CHARS)?.trim() || undefined,
@@ -95,7 +105,15 @@ export function configSchemaProblem(schema: Json): string | undefined {
       ? Object.values(schema)
       : undefined;
   if (!items) return "is neither a list nor an object.";
+  if (items.length > MAX_SETTINGS) return `has more than ${MAX_SETTINGS} settings.`;
   return items.every(isJsonObject) ? undefined : "holds what is not an object.";
+}
+
+/** Why something cannot be the jobs that a plugin offers, to go on from its name; `undefined` where it can. */
+export function publicJobsProblem(jobs: JsonObject): string | undefined {
+  return Object.keys(jobs).length > MAX_PUBLIC_JOBS
+    ? `has more than ${MAX_PUBLIC_JOBS} jobs.`
+    : undefined;
 }
 
 function isEmpty(schema: Json | undefined): boolean {

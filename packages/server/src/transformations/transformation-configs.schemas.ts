@@ -3,12 +3,14 @@ import type { JsonObject } from "@hedgerow/core/json";
 import { configFieldsOf } from "@hedgerow/core/transformations/config-schema";
 import { durationAt } from "@hedgerow/core/transformations/durations";
 import { type Static, Type } from "typebox";
+import { MAX_BODY_BYTES } from "../http/app.ts";
 import { bodyOfForm } from "../http/body-of-form.ts";
 import { Refusal } from "../http/errors.ts";
 import { presentFields } from "../http/present-fields.ts";
 import type { FormFile } from "../http/read-form.ts";
+import type { JsonReader } from "../http/read-json-in-turn.ts";
 import { wireInstant } from "../http/wire-instant.ts";
-import { AnyObject, MapOf, Nullable } from "../http/wire-schemas.ts";
+import { AnyObject, MapOf, maxChars, Nullable } from "../http/wire-schemas.ts";
 import { grantFault } from "../platform/granted-hosts.ts";
 import { isSecretKey, MASKED_TYPE, maskSecrets, SECRET_MASK } from "./secret-settings.ts";
 import {
@@ -57,12 +59,16 @@ export const PluginConfig = Type.Object(
   { title: "PipelineTransformationConfig" },
 );
 
+/** A hundred events of fifty thousand characters; one may have more. */
+const MAX_EVENTS_CHARS = 5_000_000;
+/** What they may have as JSON is measured beside those that are stored. */
+const MAX_SETTINGS_CHARS = 2_000_000;
 const ORDER = { minimum: -MAX_ORDER - 1, maximum: MAX_ORDER };
 
 const writableFields = {
   enabled: Type.Optional(Type.Boolean()),
   order: Type.Optional(Type.Integer(ORDER)),
-  config: Type.Optional(AnyObject),
+  config: Type.Optional(MapOf(Type.Unknown(), maxChars(MAX_SETTINGS_CHARS))),
   name: Type.Optional(Nullable(Type.String({ maxLength: 400 }))),
   description: Type.Optional(Nullable(Type.String({ maxLength: 1000 }))),
   deleted: Type.Optional(Type.Boolean()),
@@ -101,15 +107,16 @@ export const RearrangeBody = Type.Object({
 const attachmentsOfBody = new WeakMap<object, AttachmentChange>();
 
 /** The body that a form of a config stands for (posthog-api 6.7). */
-export function bodyOfConfigForm(
+export async function bodyOfConfigForm(
   fields: ReadonlyMap<string, Buffer>,
   files: () => ReadonlyMap<string, FormFile>,
-): JsonObject {
+  reader: JsonReader,
+): Promise<JsonObject> {
   // Other fields are attachments, which are no texts, or nothing that is known.
   const known = [...fields].filter(([name]) =>
     Object.hasOwn(CreatePluginConfigBody.properties, name),
   );
-  const body = bodyOfForm(new Map(known), CreatePluginConfigBody);
+  const body = await bodyOfForm(new Map(known), CreatePluginConfigBody, reader);
   const put = [...files()].flatMap(([name, { fileName, contentType, bytes }]) => {
     const key = keyIn(name, /^add_attachment\[([^\]]+)\]$/);
     if (key === undefined) return [];
@@ -302,15 +309,18 @@ function wireCounts({ counts: sums, durations }: Pick<HourTally, "counts" | "dur
 }
 
 export const JobBody = Type.Object({
-  job: Type.Object({
-    type: Type.String({ minLength: 1, description: "Name of the job." }),
-    payload: Type.Optional(
-      MapOf(Type.Unknown(), {
-        description:
-          "Up to 1,000,000 characters. The activity shows it, shortened; fields that `publicJobs` declares `secret` are masked there.",
-      }),
-    ),
-  }),
+  job: Type.Object(
+    {
+      type: Type.String({ minLength: 1, description: "Name of the job." }),
+      payload: Type.Optional(
+        MapOf(Type.Unknown(), {
+          description:
+            "Up to 1,000,000 characters. The activity shows it, shortened; fields that `publicJobs` declares `secret` are masked there.",
+        }),
+      ),
+    },
+    maxChars(MAX_SETTINGS_CHARS),
+  ),
 });
 
 const DEFAULT_TRIAL_EVENTS = 10;
@@ -320,12 +330,14 @@ export const TrialBody = Type.Object({
   source: Type.Optional(
     Type.Union([Type.String(), MapOf(Nullable(Type.String()))], {
       description: "Unsaved files by name, null for one that is taken away; or index.ts alone.",
+      ...maxChars(MAX_BODY_BYTES),
     }),
   ),
   config: Type.Optional(
     MapOf(Type.Unknown(), {
       description:
         "Settings to try in place of the stored ones. Stored secrets are given to the saved source only: others see their mask.",
+      ...maxChars(MAX_SETTINGS_CHARS),
     }),
   ),
   allowed_hosts: Type.Optional(
@@ -338,6 +350,7 @@ export const TrialBody = Type.Object({
     Type.Array(AnyObject, {
       description:
         "Events to try it on, as they are captured (`distinct_id` is `trial` unless given, `ip` the address they come from); recent ones of the project unless given.",
+      ...maxChars(MAX_EVENTS_CHARS),
     }),
   ),
   limit: Type.Optional(

@@ -222,6 +222,7 @@ describe("sources", () => {
     ).toMatchObject({ status: 400, body: { attr: "source" } });
   });
 
+  const settings = Object.fromEntries(Array.from({ length: 1_001 }, (_, n) => [`s${n}`, {}]));
   test.each([
     [{ "plugin.json": "{" }, "source", /^plugin\.json: not valid JSON/],
     [{ "plugin.json": "[]" }, "source", /expected an object/],
@@ -229,6 +230,19 @@ describe("sources", () => {
     [{ "plugin.json": '{"config":"x"}' }, "source", /neither a list nor an object/],
     [{ "plugin.json": '{"config":[1]}' }, "source", /holds what is not an object/],
     [{ "plugin.json": `{"name":"${"n".repeat(201)}"}` }, "source", /more than 200 characters/],
+    [{ "plugin.json": `{"x":"${"n".repeat(1e6)}"}` }, "source", /more than 1000000 characters/],
+    [
+      { "plugin.json": JSON.stringify({ config: Array(1_001).fill({ key: "a" }) }) },
+      "source",
+      /"config" has more than 1000 settings/,
+    ],
+    [{ config_schema: settings }, "config_schema", /The schema has more than 1000 settings/],
+    [
+      { "plugin.json": JSON.stringify({ publicJobs: settings }) },
+      "source",
+      /"publicJobs" has more than 1000 jobs/,
+    ],
+    [{ public_jobs: settings }, "public_jobs", /more than 1000 jobs/],
     [
       { "plugin.json": '{"stateless":true,"config":[{"key":"a"}]}' },
       null,

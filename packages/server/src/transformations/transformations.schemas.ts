@@ -3,13 +3,19 @@ import { TRANSFORMATION_TYPES } from "@hedgerow/core/transformations/transformat
 import { type Static, Type } from "typebox";
 import type { User } from "../accounts/account-store.ts";
 import { UserBasic, wireAuthor } from "../accounts/accounts.schemas.ts";
+import { MAX_BODY_BYTES } from "../http/app.ts";
 import { Refusal } from "../http/errors.ts";
 import { presentFields } from "../http/present-fields.ts";
 import { wireInstant } from "../http/wire-instant.ts";
-import { AnyObject, MapOf, Nullable } from "../http/wire-schemas.ts";
+import { AnyObject, MapOf, maxChars, Nullable } from "../http/wire-schemas.ts";
 import type { MissingSettings, NewSetting } from "./lacking-settings.ts";
 import { shownAddress } from "./plugin-location.ts";
-import { configSchemaProblem, type PluginManifest } from "./plugin-manifest.ts";
+import {
+  configSchemaProblem,
+  MAX_MANIFEST_CHARS,
+  type PluginManifest,
+  publicJobsProblem,
+} from "./plugin-manifest.ts";
 import type { FileDifference, SourcePatch } from "./source-files.ts";
 import type { CompiledVersion } from "./transformation-config-store.ts";
 import type {
@@ -19,9 +25,11 @@ import type {
 } from "./transformation-request.ts";
 import type { VersionSummary } from "./transformation-store.ts";
 
-const Schema = Type.Union([Type.Array(Type.Unknown()), AnyObject], {
+const SCHEMA_FORMS = [Type.Array(Type.Unknown()), AnyObject];
+const schemaText = {
   description: "Declared settings: a list of fields, or an object of them by key.",
-});
+};
+const Schema = Type.Union(SCHEMA_FORMS, schemaText);
 
 const pluginFields = {
   plugin_type: Type.Enum([...TRANSFORMATION_TYPES]),
@@ -144,12 +152,14 @@ const writableFields = {
   name: Type.Optional(Nullable(Type.String({ maxLength: 200 }))),
   description: Type.Optional(Nullable(Type.String({ maxLength: 100_000 }))),
   icon: Type.Optional(Nullable(Type.String({ maxLength: 800 }))),
-  config_schema: Type.Optional(Schema),
+  config_schema: Type.Optional(
+    Type.Union(SCHEMA_FORMS, { ...schemaText, ...maxChars(MAX_MANIFEST_CHARS) }),
+  ),
   tag: Type.Optional(Nullable(Type.String({ maxLength: 200 }))),
   is_global: Type.Optional(Type.Boolean()),
   capabilities: Type.Optional(AnyObject),
   metrics: Type.Optional(Nullable(AnyObject)),
-  public_jobs: Type.Optional(Nullable(AnyObject)),
+  public_jobs: Type.Optional(Nullable(AnyObject, maxChars(MAX_MANIFEST_CHARS))),
 };
 
 export const PatchPluginBody = Type.Object(writableFields);
@@ -168,6 +178,7 @@ export const CreatePluginBody = Type.Object({
   source: Type.Optional(
     Type.Union([Type.String(), MapOf(Type.String())], {
       description: "Files of what is written here, by name; or index.ts alone.",
+      ...maxChars(MAX_BODY_BYTES),
     }),
   ),
 });
@@ -179,6 +190,7 @@ export const UpdateSourceBody = Type.Object(
     source: Type.Optional(
       Type.Union([Type.String(), MapOf(Nullable(Type.String()))], {
         description: "Texts by file name, null to take one away. They may stand beside it as well.",
+        ...maxChars(MAX_BODY_BYTES),
       }),
     ),
   },
@@ -196,6 +208,8 @@ export function pluginChangeOf(body: Static<typeof PatchPluginBody>): Transforma
   if (problem) {
     throw new Refusal("invalid_input", `The schema ${problem}`, { attr: "config_schema" });
   }
+  const ofJobs = publicJobsProblem((body.public_jobs ?? {}) as JsonObject);
+  if (ofJobs) throw new Refusal("invalid_input", `The list ${ofJobs}`, { attr: "public_jobs" });
   return presentFields({
     type: body.plugin_type ?? undefined,
     name: body.name === null ? "" : body.name,

@@ -46,16 +46,27 @@ export function createActivityLog({ reads }: Pick<SqlDatabase, "reads">): Activi
     },
 
     async since(projectId, { scope, itemId }, version) {
-      const rows = await reads
-        .selectFrom("activity_log")
-        .selectAll()
-        .where("project_id", "=", projectId)
-        .where("scope", "=", scope)
-        .where("item_id", "=", itemId)
-        .where("item_version", ">", version)
-        .orderBy("item_version")
-        .execute();
-      return rows.map(decodeActivity);
+      const rows: Selectable<Schema["activity_log"]>[] = [];
+      let chars = 0;
+      // One by one: before it is read nobody knows how long the next is.
+      for (let lastId = 0; ; ) {
+        const row = await reads
+          .selectFrom("activity_log")
+          .selectAll()
+          .where("project_id", "=", projectId)
+          .where("scope", "=", scope)
+          .where("item_id", "=", itemId)
+          .where("item_version", ">", version)
+          .where("id", ">", lastId)
+          .orderBy("id")
+          .limit(1)
+          .executeTakeFirst();
+        if (!row) return rows.map(decodeActivity);
+        chars += row.changes.length;
+        if (rows.length >= MAX_SINCE || chars > MAX_SINCE_CHARS) return [];
+        rows.push(row);
+        lastId = row.id;
+      }
     },
   };
 }
@@ -76,6 +87,9 @@ async function pageOf(
     .execute();
   return { count: Number(count), activities: rows.map(decodeActivity) };
 }
+/** Most activities since a version, and characters of what they changed. */
+const MAX_SINCE = 1_000;
+const MAX_SINCE_CHARS = 10_000_000;
 
 /** Whether an activity is shown in lists: updates that changed nothing are not. */
 function isTold({ eb, not, and }: ExpressionBuilder<Schema, "activity_log">) {
